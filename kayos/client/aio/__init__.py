@@ -1,0 +1,1 @@
+"""The asyncio shell: grpc.aio on the caller's own event loop."""

@@ -1,0 +1,57 @@
+"""A transaction: a block of writes to one shard that all happen, or none."""
+
+from types import TracebackType
+
+from kayos.client.aio.producer import Producer
+from kayos.client.core.delivery import Delivery
+from kayos.client.core.route import View
+from kayos.client.core.transaction import TransactionDraft
+from kayos.client.core.write import HeadersInput, make_write
+
+
+class Transaction:
+    """Sent when the block ends; nothing is sent when the block raises."""
+
+    def __init__(self, producer: Producer, view: View, *, route: bytes | None, durability: int) -> None:
+        self._producer = producer
+        self._view = view
+        self._gathered = TransactionDraft(view, route=route, durability=durability)
+
+    def __aenter__(self) -> "Transaction":
+        return self
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._commit()
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        headers: HeadersInput = None,
+        ttl_ms: int | None = None,
+        expected_seq: int | None = None,
+    ) -> None:
+        self._gathered.add(make_write(key, value, headers=headers, ttl_ms=ttl_ms, expected_seq=expected_seq))
+
+    def delete(self, key: bytes, *, headers: HeadersInput = None, expected_seq: int | None = None) -> None:
+        self._gathered.add(make_write(key, None, headers=headers, expected_seq=expected_seq))
+
+    def append(self, value: bytes, *, headers: HeadersInput = None, ttl_ms: int | None = None) -> None:
+        self._gathered.add(make_write(None, value, headers=headers, ttl_ms=ttl_ms))
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """One per write, in order; there after the block."""
+        return self._gathered.deliveries
+
+    def _commit(self) -> None:
+        gathered = self._gathered
+        if not gathered.draft.count:
+            gathered.finish(None)
+            return
+        future = self._producer.send_draft(gathered.topic, gathered.shard, self._view.shards, gathered.draft)
+        gathered.finish(future.result())

@@ -1,0 +1,52 @@
+"""Pins: explicit snapshots that stay, for readers in parallel."""
+
+from collections.abc import Iterator, Sequence
+
+from kayos.client.blocking.driver import Driver
+from kayos.client.core import pins
+from kayos.client.core.calls import Directory
+from kayos.client.core.message import Message
+from kayos.client.core.pin_reader import PinReader
+from kayos.client.core.pins import ShardPin
+
+ShardPins = list[ShardPin]
+Messages = list[Message]
+
+
+class Pins:
+    def __init__(self, driver: Driver, directory: Directory) -> None:
+        self._driver = driver
+        self._directory = directory
+
+    def create(
+        self, topic: str, *, pin_id: str | None = None, lease_ms: int = 0, shard: int | None = None
+    ) -> ShardPins:
+        """Pin one shard or all of them; a lease of 0 is the server's default."""
+        return self._driver.run(pins.create(self._directory, topic, pin_id=pin_id, lease_ms=lease_ms, shard=shard))
+
+    def list(self, topic: str) -> ShardPins:
+        return self._driver.run(pins.list_all(self._directory, topic))
+
+    def renew(self, held: Sequence[ShardPin], *, lease_ms: int = 0) -> ShardPins:
+        return self._driver.run(pins.renew(self._directory, held, lease_ms=lease_ms))
+
+    def release(self, topic: str, pin_id: str, *, shard: int | None = None) -> None:
+        self._driver.run(pins.release(self._directory, topic, pin_id, shard=shard))
+
+    def read(
+        self, pin: ShardPin, *, after_seq: int = 0, end_seq: int = 0, tombstones: bool = False
+    ) -> Iterator[Message]:
+        """The pinned messages in (after_seq, end_seq], `end_seq` 0 for all; as many readers as you like."""
+        for batch in self.batches(pin, after_seq=after_seq, end_seq=end_seq, tombstones=tombstones):
+            yield from batch
+
+    def batches(
+        self, pin: ShardPin, *, after_seq: int = 0, end_seq: int = 0, tombstones: bool = False
+    ) -> Iterator[Messages]:
+        reader = PinReader(self._directory, pin, after_seq=after_seq, end_seq=end_seq, tombstones=tombstones)
+        try:
+            while (batch := self._driver.run(reader.read_batch())) is not None:
+                yield batch
+        finally:
+            if reader.stream is not None:
+                reader.stream.cancel()

@@ -1,0 +1,1 @@
+"""What the client decides, without IO: routing, batching, numbering, retries, snapshots."""

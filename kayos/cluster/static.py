@@ -1,0 +1,156 @@
+"""The coordinator of a node that runs alone: topics in a file, every chain of length one, epoch 1.
+
+The file is replaced as a whole: written beside, fsynced, renamed over the old one, and the directory
+fsynced. So a crash leaves the old file or the new one. A checksum covers the topics, because a flipped
+digit of a topic's id would make its data disappear; a damaged file is refused, never repaired by guessing.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import google_crc32c
+import msgspec
+
+from kayos.cluster.coordinator import ShardView
+from kayos.errors import DamagedStore, InvalidArgument, LimitReached, TopicExists, TopicNotFound
+from kayos.limits import SHARDS_PER_NODE_MAX, TOPICS_MAX
+from kayos.model.topic import Topic
+
+TOPICS_FILE = "topics.json"
+FORMAT = 1
+EPOCH = 1
+
+
+class TopicsFile(msgspec.Struct, forbid_unknown_fields=True):
+    """`checksum` is the CRC32C of the bytes of `topics` as they stand in the file."""
+
+    format: int
+    checksum: int
+    topics: msgspec.Raw
+
+
+class StaticCoordinator:
+    """Topics by name in memory, changed only after the file holds the change. One lock orders changes."""
+
+    def __init__(self, directory: Path, address: str) -> None:
+        self._path = directory / TOPICS_FILE
+        self._address = address
+        self._topics = read_topics(self._path)
+        self._lock = asyncio.Lock()
+
+    async def list_topics(self) -> list[Topic]:
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    async def find_topic(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(f"topic {name!r} does not exist: create it with 'kayos topic create {name}'")
+        return topic
+
+    async def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
+        topic.check()
+        if topic.replicas > 1:
+            raise InvalidArgument(
+                f"replicas is {topic.replicas}: this node runs alone and one node holds one replica; give 1"
+            )
+        async with self._lock:
+            existing = self._topics.get(topic.name)
+            if existing is not None:
+                return self._same_topic(existing, topic), False
+            self._check_room(topic)
+            created = replace(topic, topic_id=secrets.token_hex(8), created_ms=int(time.time() * 1000))
+            await self._save({**self._topics, created.name: created})
+            return created, True
+
+    async def alter_topic(self, name: str, changes: Mapping[str, int]) -> Topic:
+        async with self._lock:
+            topic = await self.find_topic(name)
+            altered = replace(topic, retention=replace(topic.retention, **changes))
+            altered.check()
+            if altered != topic:
+                await self._save({**self._topics, name: altered})
+            return altered
+
+    async def delete_topic(self, name: str) -> Topic:
+        async with self._lock:
+            topic = await self.find_topic(name)
+            await self._save({other: kept for other, kept in self._topics.items() if other != name})
+            return topic
+
+    async def find_view(self, topic: Topic, shard: int) -> ShardView:
+        return ShardView(shard, EPOCH, (self._address,), (self._address,))
+
+    def _same_topic(self, existing: Topic, asked: Topic) -> Topic:
+        if replace(asked, topic_id=existing.topic_id, created_ms=existing.created_ms) != existing:
+            raise TopicExists(
+                f"topic {existing.name!r} exists with other settings: see 'kayos topic describe {existing.name}', "
+                "then alter it or choose another name"
+            )
+        return existing
+
+    def _check_room(self, topic: Topic) -> None:
+        if len(self._topics) >= TOPICS_MAX:
+            raise LimitReached(f"the node holds {TOPICS_MAX} topics, its most: delete one first")
+        shards = sum(other.shards for other in self._topics.values())
+        if shards + topic.shards > SHARDS_PER_NODE_MAX:
+            raise LimitReached(
+                f"the node holds {shards} shards and at most {SHARDS_PER_NODE_MAX}: {topic.shards} more do not fit"
+            )
+
+    async def _save(self, topics: dict[str, Topic]) -> None:
+        """The file first, then memory: what a caller was told is on the disk.
+
+        Shielded: a caller who goes away in the middle must not leave file and memory apart.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._write_and_keep(topics)))
+
+    async def _write_and_keep(self, topics: dict[str, Topic]) -> None:
+        await asyncio.to_thread(write_topics, self._path, list(topics.values()))
+        self._topics = topics
+
+
+def read_topics(path: Path) -> dict[str, Topic]:
+    """The topics of a file; none when there is no file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    try:
+        file = msgspec.json.decode(content, type=TopicsFile)
+        if file.format != FORMAT:
+            raise DamagedStore(f"{path} has format {file.format}: this version of Kayos reads {FORMAT}")
+        if google_crc32c.value(bytes(file.topics)) != file.checksum:
+            raise DamagedStore(f"{path} fails its checksum: restore it from a backup")
+        topics = msgspec.json.decode(file.topics, type=list[Topic])
+    except msgspec.MsgspecError as error:
+        raise DamagedStore(f"{path} is not a file of topics: restore it from a backup") from error
+    for topic in topics:
+        topic.check()
+    return {topic.name: topic for topic in topics}
+
+
+def write_topics(path: Path, topics: list[Topic]) -> None:
+    encoded = msgspec.json.format(msgspec.json.encode(topics), indent=0)
+    file = TopicsFile(FORMAT, google_crc32c.value(encoded), msgspec.Raw(encoded))
+    replace_file(path, msgspec.json.encode(file))
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` at `path` so that a crash leaves the old file or the new one; mode 0600."""
+    beside = path.with_name(path.name + ".new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

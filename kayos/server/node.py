@@ -1,0 +1,205 @@
+"""The node: data directory, shards, services and the gRPC server, from start to drained end.
+
+    run_node → lock the directory → open shards → serve → (signal) → not serving → drain → close stores → 0
+
+The order of the end matters: health says "not serving" first, new calls are refused, long polls end with a
+retryable reason, running calls get `drain_grace_s`, and stores close only when nobody can reach them any more.
+"""
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from kayos import limits
+from kayos.cluster.static import StaticCoordinator
+from kayos.errors import FailedPrecondition, InvalidArgument, KayosError
+from kayos.model.topic import Topic
+from kayos.server.cluster_service import ClusterService
+from kayos.server.config import NodeConfig, is_loopback
+from kayos.server.data_directory import DataDirectory
+from kayos.server.hosting import Hosting
+from kayos.server.log_service import LogService
+from kayos.server.logs import get_log, set_up_logs
+from kayos.server.loop import run_on_loop
+from kayos.server.maintenance import Maintenance
+from kayos.server.rpc import DRAINING, Gate, bind_service
+from kayos.server.shard import ServedStore
+from kayos.server.stores import compact, open_store
+from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS
+
+SERVICES = ("kayos.v1.Log", "kayos.v1.Cluster")
+# A stream that lives long is bounded by its own number, below that of all calls.
+LONG_CALLS = ("ProduceStream", "ReadPin", "Wait", "Get")
+OPTIONS = (
+    ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", limits.METADATA_BYTES_MAX),
+    ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION_MAX),
+    ("grpc.max_connection_idle_ms", limits.CONNECTION_IDLE_MS_MAX),
+    ("grpc.server_handshake_timeout_ms", limits.HANDSHAKE_TIMEOUT_MS),
+    # A frozen client is noticed by `ping_timeout_ms`; keepalive alone took 61 s (facts, section 4).
+    ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", limits.PING_TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", limits.PING_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Two nodes on one port would share its connections in silence; the second must fail.
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Node:
+    """`start`, then `run_until_stopped` by `stop`, then `close`."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._directory = DataDirectory(config.data)
+        self._pool = ThreadPoolExecutor(limits.READ_THREADS, thread_name_prefix="read")
+        self._gate = Gate({"Subscribe": config.subscribers_max})
+        self._health = HealthServicer()
+        self._server: aio.Server | None = None
+        self._hosting: Hosting | None = None
+        self._maintenance: Maintenance | None = None
+        self._upkeep: asyncio.Task[None] | None = None
+        self._log = get_log(node=self._directory.node_id)
+        self.address = ""
+
+    @property
+    def node_id(self) -> str:
+        return self._directory.node_id
+
+    async def start(self) -> None:
+        config = self._config
+        server = self._make_server()
+        port = listen(server, config)
+        self.address = config.advertise or advertised_address(config, port)
+        coordinator = StaticCoordinator(config.data, self.address)
+        hosting = Hosting(config.data, coordinator, self._open_store, self._pool)
+        self._hosting = hosting
+        await hosting.open()
+        maintenance = Maintenance(
+            hosting,
+            compact,
+            interval_s=config.maintenance_interval_s,
+            retained_bytes_max=config.pin_retained_bytes_max,
+        )
+        self._maintenance = maintenance
+        cluster = ClusterService(coordinator, hosting, maintenance, node_id=self.node_id, address=self.address)
+        log_handler = bind_service(LogService(hosting, config), LOG_METHODS, self._gate)
+        cluster_handler = bind_service(cluster, CLUSTER_METHODS, self._gate)
+        server.add_generic_rpc_handlers((log_handler, cluster_handler))
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        await server.start()
+        self._upkeep = asyncio.create_task(maintenance.run(), name="maintenance")
+        self._log.info("ready", address=self.address, data=str(config.data), pid=os.getpid())
+
+    async def drain(self) -> None:
+        """Stop taking calls, end the long ones, give the others their grace, then close everything."""
+        self._log.info("draining", grace_s=self._config.drain_grace_s, running=self._gate.running.total())
+        await self._health.enter_graceful_shutdown()
+        self._gate.drain()
+        if self._hosting is not None:
+            self._hosting.refuse(DRAINING)
+        if self._server is not None:
+            await self._server.stop(self._config.drain_grace_s)
+        await self.close()
+        self._log.info("stopped")
+
+    async def close(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        if self._maintenance is not None:
+            await self._maintenance.close()
+        if self._hosting is not None:
+            await self._hosting.close(DRAINING)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._directory.close()
+
+    def _make_server(self) -> aio.Server:
+        server = aio.server(options=OPTIONS, maximum_concurrent_rpcs=self._config.concurrent_calls_max)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        if self._config.reflection:
+            names = (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+        self._server = server
+        return server
+
+    async def _set_health(self, status: int) -> None:
+        for service in ("", *SERVICES):
+            await self._health.set(service, status)
+
+    def _open_store(self, directory: Path, topic: Topic, index: int) -> ServedStore:
+        return open_store(directory, topic, index, self._config)
+
+
+def listen(server: aio.Server, config: NodeConfig) -> int:
+    try:
+        port = server.add_insecure_port(config.listen)
+    except RuntimeError:
+        port = 0
+    if not port:
+        raise FailedPrecondition(f"cannot listen on {config.listen}: the port is taken or the host is not this one's")
+    return port
+
+
+def advertised_address(config: NodeConfig, port: int) -> str:
+    """What clients are told: the address listened on, or this machine's name when that is every address."""
+    host = config.host
+    if not is_loopback(host) and host.strip("[]") in ("0.0.0.0", "::", ""):
+        host = socket.gethostname()
+    return f"{host}:{port}"
+
+
+def run_node(config: NodeConfig) -> int:
+    """Run a node until a signal ends it; the exit code. Raises KayosError when it cannot start."""
+    config.check()
+    if not config.standalone:
+        raise InvalidArgument("this version runs nodes alone only: say --standalone")
+    set_up_logs(level=config.log_level, log_format=config.log_format)
+    # Whatever creates a file, it is private.
+    os.umask(0o077)
+    raise_file_limit()
+    return run_on_loop(run_until_signal(config))
+
+
+async def run_until_signal(config: NodeConfig) -> int:
+    node = Node(config)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, partial(on_signal, number, stopping))
+    try:
+        await node.start()
+    except (KayosError, OSError):
+        await node.close()
+        raise
+    await stopping.wait()
+    await node.drain()
+    return 0
+
+
+def on_signal(number: int, stopping: asyncio.Event) -> None:
+    """The first asks for a clean end, the second ends at once; LMDB needs no goodbye."""
+    if stopping.is_set():
+        os._exit(128 + number)
+    stopping.set()
+
+
+def raise_file_limit() -> None:
+    """Every shard holds files open; take what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

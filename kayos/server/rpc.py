@@ -1,0 +1,171 @@
+"""Binding the schema's methods to services: bytes in, parsed here; errors out, mapped here.
+
+A method `CommitMark` is served by the coroutine `commit_mark(request, call)` of a service object. Requests
+are parsed in our code, so that a malformed one is INVALID_ARGUMENT. A KayosError becomes its status with
+details; any other exception is a bug: INTERNAL with an error id, its text only in the log, because gRPC would
+send the text of an exception to the caller.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from kayos.errors import InternalError, InvalidArgument, KayosError, LimitReached, ShuttingDown
+from kayos.server.logs import get_log
+from kayos.wire.methods import Method
+from kayos.wire.status import DETAILS_KEY, error_to_bytes, grpc_code
+
+ABORT_S = 2.0
+DRAINING = ShuttingDown("the node is shutting down: send again, to another node or later", retry_delay_ms=1000)
+
+Context = Any
+
+
+class Gate:
+    """Which calls may come in. `running` counts those inside, by method; `limits` bounds some of them."""
+
+    def __init__(self, limits: Mapping[str, int]) -> None:
+        self.running: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
+        self._limits = limits
+        self._closing: list[Callable[[], object]] = []
+        self.is_draining = False
+
+    def enter(self, name: str) -> None:
+        if self.is_draining:
+            raise ShuttingDown(DRAINING.message, **DRAINING.fields)
+        most = self._limits.get(name)
+        if most is not None and self.running[name] >= most:
+            raise LimitReached(f"{most} {name} calls are running, the node's most: try later", retry_delay_ms=1000)
+        self.running[name] += 1
+        self.served[name] += 1
+
+    def leave(self, name: str) -> None:
+        self.running[name] -= 1
+
+    def drain(self) -> None:
+        """Refuse new calls and tell long-lived ones to end."""
+        self.is_draining = True
+        for close in list(self._closing):
+            close()
+
+    def on_drain(self, close: Callable[[], object]) -> Callable[[], None]:
+        """Call `close` when the drain begins; returns how to take that back."""
+        self._closing.append(close)
+        return lambda: self._closing.remove(close)
+
+
+class Call:
+    """What a service may know of its call: how to send, and whether the node is closing."""
+
+    def __init__(self, context: Context, gate: Gate) -> None:
+        self._context = context
+        self.gate = gate
+
+    async def write(self, encoded: bytes) -> None:
+        await self._context.write(encoded)
+
+
+def bind_service(service: object, methods: Mapping[str, Method], gate: Gate) -> grpc.GenericRpcHandler:
+    """A generic handler for all methods of one service."""
+    handlers: dict[str, Any] = {}
+    for method in methods.values():
+        serve = getattr(service, method.handler_name)
+        if method.client_streams:
+            handlers[method.name] = grpc.stream_stream_rpc_method_handler(bind_streams(method, serve, gate))
+        elif method.server_streams:
+            handlers[method.name] = grpc.unary_stream_rpc_method_handler(bind_stream(method, serve, gate))
+        else:
+            handlers[method.name] = grpc.unary_unary_rpc_method_handler(bind_unary(method, serve, gate))
+    name = next(iter(methods.values())).service
+    return grpc.method_handlers_generic_handler(name, handlers)
+
+
+def bind_unary(method: Method, serve: Callable[..., Awaitable[Message]], gate: Gate) -> Callable[..., Any]:
+    async def handle(encoded: bytes, context: Context) -> bytes:
+        async def run() -> bytes:
+            response = await serve(parse(method, encoded), Call(context, gate))
+            return response.SerializeToString()
+
+        return await guard(method, context, gate, run)
+
+    return handle
+
+
+def bind_stream(method: Method, serve: Callable[..., Awaitable[None]], gate: Gate) -> Callable[..., Any]:
+    async def handle(encoded: bytes, context: Context) -> None:
+        async def run() -> bytes:
+            await serve(parse(method, encoded), Call(context, gate))
+            return b""
+
+        await guard(method, context, gate, run)
+
+    return handle
+
+
+def bind_streams(method: Method, serve: Callable[..., Awaitable[None]], gate: Gate) -> Callable[..., Any]:
+    async def handle(encoded_requests: AsyncIterator[bytes], context: Context) -> None:
+        async def requests() -> AsyncIterator[Message]:
+            async for encoded in encoded_requests:
+                yield parse(method, encoded)
+
+        async def run() -> bytes:
+            await serve(requests(), Call(context, gate))
+            return b""
+
+        await guard(method, context, gate, run)
+
+    return handle
+
+
+async def guard(method: Method, context: Context, gate: Gate, run: Callable[[], Awaitable[bytes]]) -> bytes:
+    """Count the call, and let no exception out but gRPC's own."""
+    try:
+        gate.enter(method.name)
+        try:
+            return await run()
+        finally:
+            gate.leave(method.name)
+    except KayosError as error:
+        failure = error
+    except Exception:
+        failure = internal_error(method)
+    await abort(context, failure)
+    raise failure
+
+
+def internal_error(method: Method) -> InternalError:
+    """Call it while the exception is being handled; the log gets its text."""
+    error_id = secrets.token_hex(8)
+    get_log().exception("internal error", method=method.name, error_id=error_id)
+    return InternalError(
+        f"internal error {error_id}: a bug, please report it with the node's log of that id", error_id=error_id
+    )
+
+
+def parse(method: Method, encoded: bytes) -> Message:
+    try:
+        return method.request_class.FromString(encoded)
+    except (DecodeError, ValueError, RecursionError):
+        raise InvalidArgument(
+            f"the request is not a well-formed {method.request_class.DESCRIPTOR.full_name}: check the client's schema"
+        ) from None
+
+
+async def abort(context: Context, error: KayosError) -> None:
+    """End the call with the error's status.
+
+    A client that reads nothing also takes no status; after `ABORT_S` the call is dropped instead (the client
+    sees it cancelled), so that neither the handler nor the unread message stays.
+    """
+    context.set_trailing_metadata(((DETAILS_KEY, error_to_bytes(error)),))
+    try:
+        async with asyncio.timeout(ABORT_S):
+            await context.abort(grpc_code(error), error.message)
+    except TimeoutError:
+        raise asyncio.CancelledError from None

@@ -1,0 +1,537 @@
+"""The durable store: one shard's copy in LMDB.
+
+One thread writes and replaces `state` after each durable commit; readers see the environment's committed
+state in short transactions. An error of a commit leaves the outcome open: the store then refuses writes until
+`reopen` has read back what the disk holds.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import lmdb
+
+from kayos.errors import (
+    DamagedRecord,
+    DamagedStore,
+    FailedPrecondition,
+    Gap,
+    StaleEpoch,
+    Unavailable,
+    WriteUnknown,
+    WrongMode,
+)
+from kayos.limits import (
+    COMPACT_FREE_BYTES_MIN,
+    COMPACT_FREE_FRACTION,
+    DISK_RESERVE_BYTES_MAX,
+    GROUP_BYTES_MAX,
+    MAP_BYTES_DEFAULT,
+    STORE_FULL_FRACTION,
+)
+from kayos.model.mark import Mark
+from kayos.model.pin import Pin
+from kayos.model.producer import ProducerRow
+from kayos.model.record import Kind, Record, verify_and_decode
+from kayos.model.snapshot import LogSlice
+from kayos.model.takeover import TakeoverRow
+from kayos.model.topic import Mode
+from kayos.model.write import Batch, Request
+from kayos.storage import catch_up, dump, generation, reader
+from kayos.storage.changes import Changes, MessageRow
+from kayos.storage.control_codec import decode_control
+from kayos.storage.environment import Environment
+from kayos.storage.interface import (
+    CatchUpTables,
+    CommitResult,
+    Identity,
+    StoreState,
+    SyncPhase,
+    SyncState,
+    Usage,
+    ignore_batch,
+)
+from kayos.storage.layout import (
+    FORMAT_VERSION,
+    IDENTITY,
+    PAIR,
+    STATE,
+    SYNC,
+    TAKEOVER,
+    StateRow,
+    Sums,
+    pack_identity,
+    pack_seq,
+    pack_sync,
+    pack_takeover,
+    unpack_identity,
+    unpack_mark,
+    unpack_pin,
+    unpack_producer,
+    unpack_retained,
+    unpack_sync,
+    unpack_takeover,
+)
+from kayos.storage.sequencer import Sequencer
+from kayos.storage.verify import verify_before_use
+from kayos.storage.witness import Witness
+
+_INCARNATION_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """`verify`: read every row once before the store is used (see storage/verify.py)."""
+
+    map_bytes: int = MAP_BYTES_DEFAULT
+    full_fraction: float = STORE_FULL_FRACTION
+    disk_reserve_bytes_max: int = DISK_RESERVE_BYTES_MAX
+    verify: bool = True
+
+
+class LmdbStore:
+    """See kayos.storage.interface.Store for what each call means."""
+
+    def __init__(self, directory: Path, identity: Identity, options: StoreOptions) -> None:
+        self.directory = directory
+        self.identity = identity
+        self.options = options
+        self.generation = 0
+        self._needs_reopen = False
+        self._known_transaction = 0
+        self._sweep_from: bytes | None = b""
+        self._witness: Witness | None = None
+        self.env: Environment
+        self._state: StoreState
+        self._sums: tuple[Sums, Sums]
+        self._pins: dict[str, Pin]
+
+    @classmethod
+    def open(cls, directory: Path, identity: Identity, options: StoreOptions | None = None) -> "LmdbStore":
+        """Open or create; refuses damage, another shard's data and another format."""
+        store = cls(directory, identity, options or StoreOptions())
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        witness = store._witness = Witness(directory / "witness")
+        try:
+            store._open_current()
+        except BaseException:
+            witness.close()
+            raise
+        return store
+
+    def _open_current(self) -> None:
+        self.generation = generation.read_current(self.directory)
+        if not self.generation:
+            self._create()
+        generation.remove_others(self.directory, self.generation)
+        path = generation.environment_path(self.directory, self.generation)
+        if self.options.verify:
+            verify_before_use(path, self.options.map_bytes)
+        self._use(Environment(path, self.options.map_bytes))
+
+    def _create(self) -> None:
+        """Prepare the first generation whole before it is named, so that a crash leaves none or all."""
+        generation.remove_others(self.directory, 0)
+        self.generation = 1
+        env = Environment(generation.environment_path(self.directory, 1), self.options.map_bytes)
+        with env.writing() as txn:
+            txn.put(IDENTITY, pack_identity(self.identity), db=env.tables.meta)
+            txn.put(STATE, StateRow().pack(), db=env.tables.meta)
+        env.close()
+        generation.write_current(self.directory, self.generation)
+
+    def _use(self, env: Environment) -> None:
+        try:
+            self._load(env)
+            self._check_witness(env)
+        except BaseException:
+            env.close()
+            raise
+        self.env = env
+        self._needs_reopen = False
+        self._sweep_from = b""
+        self._note_commit()
+
+    def attach(self, env: Environment) -> None:
+        """Work on a copy that is not the store's current environment (compaction): nothing is witnessed."""
+        self._load(env)
+        self.env = env
+
+    def _note_commit(self) -> None:
+        self._known_transaction = self.env.last_transaction
+        if self._witness is not None:
+            self._witness.note(generation=self.generation, transaction=self._known_transaction)
+
+    def _load(self, env: Environment) -> None:
+        with env.reading() as txn:
+            meta = {key: txn.get(key, db=env.tables.meta) for key in (IDENTITY, STATE, TAKEOVER, SYNC)}
+            pins = {key.decode(): unpack_pin(key, row) for key, row in txn.cursor(env.tables.pins)}
+        if meta[IDENTITY] is None or meta[STATE] is None:
+            raise DamagedStore(f"{env.directory} lacks its identity or state row; restore it from another copy")
+        format_version, identity = unpack_identity(meta[IDENTITY])
+        if format_version != FORMAT_VERSION:
+            raise FailedPrecondition(
+                f"{env.directory} has format {format_version}, this Kayos reads {FORMAT_VERSION}: use one that matches"
+            )
+        if identity != self.identity:
+            raise FailedPrecondition(
+                f"{env.directory} belongs to topic {identity.topic_id} shard {identity.shard} ({identity.mode}), "
+                f"not to {self.identity.topic_id} shard {self.identity.shard} ({self.identity.mode})"
+            )
+        row = StateRow.unpack(meta[STATE])
+        state = StoreState(
+            identity=identity,
+            incarnation=os.urandom(_INCARNATION_BYTES),
+            high_seq=row.high_seq,
+            message_seq=row.message_seq,
+            last_timestamp_ms=row.last_timestamp_ms,
+            floors=row.floors,
+            epoch=row.epoch,
+            commit_point=row.commit_point,
+        )
+        if meta[TAKEOVER] is not None:
+            state = replace(state, takeover=unpack_takeover(meta[TAKEOVER]))
+        if meta[SYNC] is not None:
+            state = replace(state, sync=unpack_sync(meta[SYNC]))
+        self._state, self._sums, self._pins = state, (Sums(*row.log), Sums(*row.retained)), pins
+
+    def _check_witness(self, env: Environment) -> None:
+        noted = self._witness.read() if self._witness is not None else None
+        if noted is not None and noted[0] == self.generation and noted[1] > env.last_transaction:
+            raise DamagedStore(
+                f"{env.directory} is at transaction {env.last_transaction} but was at {noted[1]} before: "
+                "its newest commits are missing; restore it from another copy"
+            )
+
+    @property
+    def state(self) -> StoreState:
+        return self._state
+
+    # Writing
+
+    @contextmanager
+    def changing(self) -> Iterator[Changes]:
+        """One durable change: all of it, or none, or (WriteUnknown) the store must be reopened."""
+        if self._needs_reopen:
+            raise Unavailable("the store is being reopened after a disk error: try again", retry_delay_ms=200)
+        try:
+            with self.env.writing() as txn:
+                changes = Changes(self.env, txn, self._state, self._sums, self._pins)
+                yield changes
+                changes.finish()
+        except (WriteUnknown, DamagedStore):
+            self._needs_reopen = True
+            raise
+        self._state, self._pins = changes.state, changes.pins
+        self._sums = (changes.log_sums, changes.retained_sums)
+        self._note_commit()
+
+    def commit(
+        self, requests: Sequence[Request], *, now_ms: int, forward: Callable[[Batch], None] = ignore_batch
+    ) -> CommitResult:
+        self._check_ready_to_write()
+        answers: tuple[object, ...] = ()
+        try:
+            with self.changing() as changes:
+                sequencer = Sequencer(changes, now_ms=now_ms, nearly_full=self._is_nearly_full(changes.txn))
+                answers, batch = sequencer.sequence(requests)
+                if batch is None:
+                    raise _NothingToWriteError
+                forward(batch)
+        except _NothingToWriteError:
+            return CommitResult(answers, None)  # type: ignore[arg-type]
+        self._note_ended_pins()
+        return CommitResult(answers, batch)
+
+    def apply(self, batch: Batch) -> None:
+        self._check_ready_to_write()
+        state = self._state
+        if batch.epoch < state.epoch:
+            raise StaleEpoch(
+                f"the batch is of epoch {batch.epoch}, this replica is at {state.epoch}", epoch=state.epoch
+            )
+        if batch.last_seq <= state.high_seq:
+            return
+        if batch.previous_seq != state.high_seq:
+            raise Gap(
+                f"the batch follows sequence {batch.previous_seq}, this replica is at {state.high_seq}",
+                high_seq=state.high_seq,
+                previous_seq=batch.previous_seq,
+            )
+        records = check_batch(batch)
+        with self.changing() as changes:
+            run: list[MessageRow] = []
+            for record, stored in zip(records, batch.records, strict=True):
+                if record.kind == Kind.CONTROL:
+                    changes.put_messages(run)
+                    run = []
+                    control = decode_control(record.value)
+                    changes.apply_control(control, seq=record.seq, timestamp_ms=record.timestamp_ms)
+                else:
+                    run.append((stored[:8], record.key, record.kind, record.expires_at_ms, stored))
+            changes.put_messages(run)
+            changes.put_producers(batch.producers)
+            changes.state = replace(
+                changes.state, high_seq=batch.last_seq, last_timestamp_ms=batch.timestamp_ms, epoch=batch.epoch
+            )
+        self._note_ended_pins()
+
+    def take_over(self, row: TakeoverRow) -> None:
+        if row.start_seq != self._state.high_seq:
+            raise FailedPrecondition(
+                f"a takeover row must start at the high sequence {self._state.high_seq}, not {row.start_seq}"
+            )
+        with self.changing() as changes:
+            takeover = changes.state.takeover.with_takeover(row)
+            changes.txn.put(TAKEOVER, pack_takeover(takeover), db=changes.tables.meta)
+            changes.state = replace(changes.state, takeover=takeover, epoch=max(changes.state.epoch, row.epoch))
+
+    def save_epoch(self, epoch: int) -> None:
+        with self.changing() as changes:
+            changes.state = replace(changes.state, epoch=max(changes.state.epoch, epoch))
+
+    def save_commit_point(self, commit_point: int) -> None:
+        with self.changing() as changes:
+            changes.state = replace(changes.state, commit_point=max(changes.state.commit_point, commit_point))
+
+    def save_sync(self, sync: SyncState) -> None:
+        with self.changing() as changes:
+            changes.txn.put(SYNC, pack_sync(sync), db=changes.tables.meta)
+            changes.state = replace(changes.state, sync=sync)
+
+    def apply_catch_up(self, piece: LogSlice) -> None:
+        with self.changing() as changes:
+            catch_up.apply_piece(changes, piece)
+
+    def finish_catch_up(self, tables: CatchUpTables) -> None:
+        with self.changing() as changes:
+            catch_up.apply_tables(changes, tables)
+        self._note_ended_pins()
+
+    def sweep_retained(self, rows_max: int) -> int:
+        living = [pin.seq for pin in self._pins.values() if pin.is_alive]
+        if self._sweep_from is None or not self._sums[1].count:
+            self._sweep_from = None
+            return 0
+        with self.changing() as changes:
+            before = changes.retained_sums.count
+            if living:
+                self._sweep_from = _sweep_rows(changes, self._sweep_from, living, rows_max)
+            else:
+                changes.drop_all_retained()
+                self._sweep_from = None
+            return before - changes.retained_sums.count
+
+    def _note_ended_pins(self) -> None:
+        """Retained rows may have lost their last pin: look through them from the start."""
+        if self._sums[1].count and self._sweep_from is None:
+            self._sweep_from = b""
+
+    def _check_ready_to_write(self) -> None:
+        if self._state.sync.phase is not SyncPhase.READY:
+            raise FailedPrecondition(f"this replica is {self._state.sync.phase}: it takes no writes until it is whole")
+
+    def _is_nearly_full(self, txn: lmdb.Transaction) -> bool:
+        page_size = self.env.page_size
+        used_bytes = self.env.used_pages(txn) * page_size
+        if used_bytes >= self.options.full_fraction * self.options.map_bytes:
+            return True
+        disk = os.statvfs(self.directory)
+        disk_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+        reserve = min(disk_bytes * (1 - self.options.full_fraction), self.options.disk_reserve_bytes_max)
+        reusable = (self.env.last_page + 1) * page_size - used_bytes
+        return free_bytes < reserve and reusable < 2 * GROUP_BYTES_MAX
+
+    def reopen(self) -> None:
+        """After a disk error: read back what is there. What may not have reached the disk is written anew."""
+        known = self._known_transaction
+        self.env.close()
+        path = generation.environment_path(self.directory, self.generation)
+        verify_before_use(path, self.options.map_bytes)
+        self._use(Environment(path, self.options.map_bytes))
+        if self._known_transaction > known:
+            # The failed commit shows although its fsync failed: Linux may hold it in memory only, and a
+            # second fsync would prove nothing. A fresh copy is fsynced for sure.
+            from kayos.storage.compaction import Compaction
+
+            compaction = Compaction(self)
+            compaction.prepare()
+            compaction.swap()
+
+    def wants_compaction(self) -> bool:
+        usage = self.usage()
+        enough = usage.free_bytes >= COMPACT_FREE_BYTES_MIN
+        return enough and usage.free_bytes >= COMPACT_FREE_FRACTION * usage.file_bytes
+
+    def swap_environment(self, env: Environment, number: int) -> None:
+        """Go on in another environment of the same content (writer's thread); readers of the old one finish."""
+        old, self.generation = self.env, number
+        generation.write_current(self.directory, number)
+        incarnation = self._state.incarnation
+        self._use(env)
+        self._state = replace(self._state, incarnation=incarnation)
+        old.close()
+        generation.remove_others(self.directory, number)
+
+    def check_readers(self) -> int:
+        return self.env.check_readers()
+
+    def close(self) -> None:
+        self.env.close()
+        if self._witness is not None:
+            self._witness.close()
+
+    # Reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[lmdb.Transaction, Environment]]:
+        if self._state.sync.phase is not SyncPhase.READY:
+            raise Unavailable(f"this replica is {self._state.sync.phase}: read from another one", retry_delay_ms=500)
+        env = self.env
+        with env.reading() as txn:
+            yield txn, env
+
+    def get(self, key: bytes) -> Record | None:
+        if self.identity.mode is not Mode.COMPACT:
+            raise WrongMode("getting by key needs a topic of mode 'compact': this one is a log")
+        with self._reading() as (txn, env):
+            return reader.find_record(txn, env.tables, key)
+
+    def read_log(
+        self, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
+    ) -> LogSlice:
+        with self._reading() as (txn, env):
+            high_seq = read_state_row(txn, env).high_seq
+            end = high_seq if end_seq is None else min(end_seq, high_seq)
+            rows = reader.log_rows(txn, env.tables, after_seq)
+            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
+
+    def read_pin(
+        self, pin_id: str, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
+    ) -> LogSlice:
+        with self._reading() as (txn, env):
+            stored = txn.get(pin_id.encode(), db=env.tables.pins)
+            pin = reader.check_pin(None if stored is None else unpack_pin(pin_id.encode(), stored), pin_id)
+            end = pin.seq if end_seq is None else min(end_seq, pin.seq)
+            rows = reader.pinned_rows(txn, env.tables, after_seq, pin)
+            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
+
+    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables:
+        with self._reading() as (txn, env):
+            return catch_up.read_tables(txn, env, start_seq)
+
+    def find_mark(self, consumer: str) -> Mark | None:
+        table_key = consumer.encode()
+        with self._reading() as (txn, env):
+            stored = txn.get(table_key, db=env.tables.marks)
+            return None if stored is None else unpack_mark(table_key, stored)
+
+    def list_marks(self) -> list[tuple[str, Mark]]:
+        with self._reading() as (txn, env):
+            return [(key.decode(), unpack_mark(key, row)) for key, row in txn.cursor(env.tables.marks)]
+
+    def find_pin(self, pin_id: str) -> Pin | None:
+        return self._pins.get(pin_id)
+
+    def list_pins(self) -> list[Pin]:
+        return [pin for _, pin in sorted(self._pins.items())]
+
+    def find_producer(self, producer_id: bytes) -> ProducerRow | None:
+        with self._reading() as (txn, env):
+            stored = txn.get(producer_id, db=env.tables.producers)
+            return None if stored is None else unpack_producer(producer_id, stored)
+
+    def find_seq_before_time(self, timestamp_ms: int) -> int:
+        with self._reading() as (txn, env):
+            high_seq = read_state_row(txn, env).high_seq
+            return reader.find_seq_before_time(txn, env.tables, timestamp_ms, high_seq)
+
+    def find_expired(self, now_ms: int, rows_max: int) -> tuple[int, int] | None:
+        last = None
+        with self._reading() as (txn, env):
+            cursor = txn.cursor(env.tables.expiry)
+            for index, key in enumerate(cursor.iternext(values=False)):
+                expires_at_ms, seq = PAIR.unpack(key)
+                if index >= rows_max or expires_at_ms > now_ms:
+                    break
+                last = (expires_at_ms, seq)
+        return last
+
+    def find_purgeable(self, before_seq: int, rows_max: int) -> int:
+        last = b""
+        limit = pack_seq(before_seq)
+        with self._reading() as (txn, env):
+            cursor = txn.cursor(env.tables.tombstones)
+            for index, key in enumerate(cursor.iternext(values=False)):
+                if index >= rows_max or key > limit:
+                    break
+                last = key
+        return int.from_bytes(last, "big")
+
+    def usage(self) -> Usage:
+        env = self.env
+        with env.reading() as txn:
+            row = read_state_row(txn, env)
+            entries = {
+                name: txn.stat(getattr(env.tables, name))["entries"]
+                for name in ("keys", "tombstones", "marks", "producers", "pins")
+            }
+            used_bytes = env.used_pages(txn) * env.page_size
+            file_bytes = (env.last_page + 1) * env.page_size
+        return Usage(
+            messages=row.log[0],
+            message_bytes=row.log[1],
+            retained=row.retained[0],
+            retained_bytes=row.retained[1],
+            map_bytes=env.map_bytes,
+            file_bytes=file_bytes,
+            free_bytes=max(0, file_bytes - used_bytes),
+            **entries,
+        )
+
+    def dump(self) -> Iterator[tuple[str, object]]:
+        with self._reading() as (txn, env):
+            yield from dump.dump_rows(txn, env, self._state)
+
+
+class _NothingToWriteError(Exception):
+    """Every request of the group was refused or a repeat: end the transaction without writing."""
+
+
+def read_state_row(txn: lmdb.Transaction, env: Environment) -> StateRow:
+    return StateRow.unpack(txn.get(STATE, db=env.tables.meta))
+
+
+def check_batch(batch: Batch) -> list[Record]:
+    """Decode a neighbour's batch; all of it is checked before anything changes."""
+    records = []
+    previous = batch.previous_seq
+    for stored in batch.records:
+        record = verify_and_decode(stored)
+        if not previous < record.seq <= batch.last_seq:
+            raise DamagedRecord(f"the batch's sequence {record.seq} does not ascend after {previous}", seq=record.seq)
+        previous = record.seq
+        records.append(record)
+    return records
+
+
+def _sweep_rows(changes: Changes, start: bytes, living: list[int], rows_max: int) -> bytes | None:
+    """Look at some retained rows; where to go on, or None when the table was seen to its end."""
+    cursor = changes.txn.cursor(changes.tables.retained)
+    found = cursor.set_range(start) if start else cursor.first()
+    gone: list[tuple[bytes, bytes]] = []
+    next_start: bytes | None = None
+    if found:
+        for index, (seq_key, row) in enumerate(cursor.iternext()):
+            if index >= rows_max:
+                next_start = seq_key
+                break
+            replaced_by, record = unpack_retained(seq_key, row)
+            seq = int.from_bytes(record[:8], "big")
+            if not any(seq <= pin_seq < replaced_by for pin_seq in living):
+                gone.append((seq_key, row))
+    for seq_key, row in gone:
+        changes.drop_retained(seq_key, row)
+    return next_start

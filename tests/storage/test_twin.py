@@ -1,0 +1,318 @@
+"""The LMDB store against its in-memory twin: random stories, equal answers and equal dumps at every step.
+
+A head, a replica that is fed the head's batches, and fresh copies made by catch-up are each such a pair. The
+bounds on countable things are set low, so that stories reach them. A failing run prints a blob that replays it.
+`KAYOS_TEST_PROFILE=long pytest tests/storage/test_twin.py` looks for an hour.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kayos.errors import DamagedRecord, FailedPrecondition, Gap, KayosError, ResetRequired, StaleEpoch, Unavailable
+from kayos.model.record import record_seq
+from kayos.model.takeover import TakeoverRow
+from kayos.model.write import Batch
+from kayos.storage.compaction import Compaction
+from kayos.storage.interface import Identity, SyncPhase
+from kayos.storage.memory import MemoryStore
+
+from .drafts import KEYS, PIN_IDS, PRODUCER_IDS, Draft, groups
+from .helpers import COMPACT, EVERYTHING, LOG
+from .pair import Pair
+
+IS_LONG = os.environ.get("KAYOS_TEST_PROFILE") == "long"
+SETTINGS = settings(
+    max_examples=20_000 if IS_LONG else 60,
+    stateful_step_count=80 if IS_LONG else 40,
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    suppress_health_check=list(HealthCheck),
+)
+LOW_LIMITS = {"PINS_MAX": 3, "ENDED_PINS_KEPT": 2, "MARKS_MAX": 3, "PRODUCERS_MAX": 3, "PRODUCER_RESULTS_KEPT": 3}
+SHARED_MEMORY = Path("/dev/shm")
+
+sizes = st.sampled_from([1, 100, 3000, 20_000, EVERYTHING])
+
+
+class TwinMachine(RuleBasedStateMachine):
+    identity: Identity
+
+    @initialize()
+    def begin(self) -> None:
+        parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+        self.directory = Path(tempfile.mkdtemp(prefix="kayos-twin-", dir=parent))
+        self.directories_made = 0
+        self.now_ms = 1_000
+        self.histories_made = 0
+        self.head = self.new_pair()
+        self.replica = self.new_pair()
+        self.waiting: list[Batch] = []  # batches that the replica has not been given yet
+        self.given: list[Batch] = []
+        self.snapshots: dict[tuple[str, int], tuple[bytes, ...]] = {}
+        self.take_over_all()
+
+    def new_pair(self) -> Pair:
+        self.directories_made += 1
+        return Pair(self.directory / str(self.directories_made), self.identity)
+
+    # The head
+
+    @rule(group=groups, later_ms=st.sampled_from([0, 0, 1, 10, 100, -50]))
+    def commit(self, group: list[Draft], later_ms: int) -> None:
+        self.now_ms += later_ms
+        before = self.head.twin.copy()
+        batch = self.head.commit([draft.resolve(before) for draft in group], self.now_ms)
+        if batch is None:
+            assert list(self.head.twin.dump()) == list(before.dump())
+            return
+        self.waiting.append(batch)
+        self.remember_snapshots(before, batch)
+
+    def remember_snapshots(self, before: MemoryStore, batch: Batch) -> None:
+        """What each new pin must show for ever: the log as it stands when the batch is cut at the pin."""
+        for pin in self.head.twin.list_pins():
+            if pin.is_alive and (pin.pin_id, pin.seq) not in self.snapshots:
+                cut = before.copy()
+                records = tuple(record for record in batch.records if record_seq(record) <= pin.seq)
+                cut.apply(replace(batch, last_seq=pin.seq, records=records))
+                self.snapshots[pin.pin_id, pin.seq] = cut.read_log(0, bytes_max=EVERYTHING).records
+
+    @rule(jump=st.integers(0, 2))
+    def take_over(self, jump: int) -> None:
+        self.deliver_all()
+        self.take_over_all(jump)
+
+    def take_over_all(self, jump: int = 1) -> None:
+        self.histories_made += 1
+        epoch = self.head.twin.state.epoch + jump
+        row = TakeoverRow(b"history %08d" % self.histories_made, self.head.twin.state.high_seq, epoch)
+        for pair in (self.head, self.replica):
+            assert pair.both(lambda store: store.take_over(row)) is None
+
+    @rule(start=st.integers(1, 3))
+    def take_over_elsewhere(self, start: int) -> None:
+        """A takeover must start where the log ends."""
+        row = TakeoverRow(b"history mistaken", self.head.twin.state.high_seq + start, 99)
+        assert isinstance(self.head.both(lambda store: store.take_over(row)), KayosError)
+
+    @rule(number=st.integers(0, 200))
+    def save_commit_point(self, number: int) -> None:
+        for pair in (self.head, self.replica):
+            pair.both(lambda store: store.save_commit_point(number))
+
+    # Maintenance, which must change nothing that can be seen
+
+    @rule(which=st.booleans())
+    def reopen(self, which: bool) -> None:
+        (self.head if which else self.replica).reopen()
+
+    @rule(which=st.booleans(), group=groups)
+    def compact(self, which: bool, group: list[Draft]) -> None:
+        """Writers go on between the copy and the swap."""
+        pair = self.head if which else self.replica
+        compaction = Compaction(pair.lmdb)
+        compaction.prepare()
+        self.commit(group, later_ms=1)
+        if not which:
+            self.deliver_all()
+        compaction.swap()
+
+    @rule(rows_max=st.sampled_from([1, 3, 1000]))
+    def sweep(self, rows_max: int) -> None:
+        swept = self.head.lmdb.sweep_retained(rows_max)
+        assert 0 <= swept <= rows_max
+        if swept < rows_max:
+            assert self.head.lmdb.usage().retained == self.head.twin.usage().retained
+
+    # The replica
+
+    @precondition(lambda self: self.waiting)
+    @rule(count=st.integers(1, 3))
+    def deliver(self, count: int) -> None:
+        for batch in self.waiting[:count]:
+            assert self.replica.both(lambda store, batch=batch: store.apply(batch)) is None
+        self.given += self.waiting[:count]
+        del self.waiting[:count]
+
+    def deliver_all(self) -> None:
+        while self.waiting:
+            self.deliver(len(self.waiting))
+        assert list(self.replica.twin.dump()) == list(self.head.twin.dump())
+
+    @precondition(lambda self: self.given)
+    @rule(at=st.integers(0, 100))
+    def deliver_again(self, at: int) -> None:
+        batch = self.given[at % len(self.given)]
+        assert self.replica.both(lambda store: store.apply(batch)) is None
+
+    @precondition(lambda self: len(self.waiting) > 1)
+    @rule()
+    def deliver_with_a_hole(self) -> None:
+        batch = self.waiting[1]
+        assert isinstance(self.replica.both(lambda store: store.apply(batch)), Gap)
+
+    @precondition(lambda self: self.waiting)
+    @rule(at=st.integers(0, 10_000), bit=st.integers(0, 7))
+    def deliver_damaged(self, at: int, bit: int) -> None:
+        batch = self.waiting[0]
+        which = at % len(batch.records)
+        damaged = bytearray(batch.records[which])
+        damaged[at % len(damaged)] ^= 1 << bit
+        records = (*batch.records[:which], bytes(damaged), *batch.records[which + 1 :])
+        answer = self.replica.both(lambda store: store.apply(replace(batch, records=records)))
+        assert isinstance(answer, DamagedRecord)
+
+    @precondition(lambda self: self.waiting and self.replica.twin.state.epoch > 0)
+    @rule()
+    def deliver_from_an_old_head(self) -> None:
+        stale = replace(self.waiting[0], epoch=self.replica.twin.state.epoch - 1)
+        assert isinstance(self.replica.both(lambda store: store.apply(stale)), StaleEpoch)
+
+    @rule(from_nothing=st.booleans(), bytes_max=sizes, group=groups, is_cut=st.booleans())
+    def catch_up(self, from_nothing: bool, bytes_max: int, group: list[Draft], is_cut: bool) -> None:
+        """Slices of a log that goes on changing; the link may be cut, and the replica restarted, in between."""
+        if from_nothing:
+            self.replace_replica()
+        start_seq = self.replica.twin.state.high_seq
+        self.catch_up_slice(start_seq, bytes_max)
+        self.check_closed()
+        self.commit(group, later_ms=1)
+        if is_cut:
+            self.replica.reopen()
+        while self.replica.twin.state.sync.through_seq < self.head.twin.state.high_seq:
+            self.catch_up_slice(self.replica.twin.state.sync.through_seq, bytes_max)
+        self.finish_catch_up(start_seq)
+
+    def replace_replica(self) -> None:
+        self.replica.close()
+        self.replica = self.new_pair()
+        self.given.clear()
+
+    def catch_up_slice(self, after_seq: int, bytes_max: int) -> None:
+        piece = self.head.both(lambda store: store.read_log(after_seq, bytes_max=bytes_max))
+        assert self.replica.both(lambda store: store.apply_catch_up(piece)) is None
+
+    def check_closed(self) -> None:
+        assert self.replica.twin.state.sync.phase is SyncPhase.CATCHING_UP
+        for read in (
+            lambda store: store.read_log(0, bytes_max=1),
+            lambda store: store.read_pin("p", 0, bytes_max=1),
+            lambda store: store.get(b"a"),
+            lambda store: store.read_catch_up_tables(0),
+        ):
+            assert isinstance(self.replica.both(read), Unavailable)
+        assert isinstance(self.replica.both(lambda store: store.commit([], now_ms=1)), FailedPrecondition)
+
+    def finish_catch_up(self, start_seq: int) -> None:
+        self.head.both(lambda store: store.read_catch_up_tables(start_seq))
+        tables = self.head.lmdb.read_catch_up_tables(start_seq)
+        answer = self.replica.both(lambda store: store.finish_catch_up(tables))
+        if isinstance(answer, ResetRequired):
+            self.replace_replica()
+            self.catch_up_slice(0, EVERYTHING)
+            self.finish_catch_up(0)
+            return
+        assert answer is None
+        self.waiting.clear()
+        assert list(self.replica.lmdb.dump()) == list(self.head.lmdb.dump())
+
+    # Reading
+
+    @rule(
+        after=st.integers(0, 110),
+        end=st.one_of(st.none(), st.integers(0, 110)),
+        bytes_max=sizes,
+        tombstones=st.booleans(),
+        pin_id=st.sampled_from(PIN_IDS),
+    )
+    def read(self, after: int, end: int | None, bytes_max: int, tombstones: bool, pin_id: str) -> None:
+        high_seq = self.head.twin.state.high_seq
+        after_seq = high_seq * after // 100
+        end_seq = None if end is None else high_seq * end // 100
+        self.head.both(
+            lambda store: store.read_log(after_seq, bytes_max=bytes_max, end_seq=end_seq, tombstones=tombstones)
+        )
+        for pair in (self.head, self.replica):
+            pair.both(
+                lambda store: store.read_pin(
+                    pin_id, after_seq, bytes_max=bytes_max, end_seq=end_seq, tombstones=tombstones
+                )
+            )
+
+    @rule(share=st.integers(0, 110), rows_max=st.integers(1, 10), ms=st.integers(-100, 100))
+    def find(self, share: int, rows_max: int, ms: int) -> None:
+        seq = self.head.twin.state.high_seq * share // 100
+        at_ms = self.now_ms + ms
+        for pair in (self.head, self.replica):
+            pair.both(lambda store: store.find_seq_before_time(at_ms))
+            pair.both(lambda store: store.find_expired(at_ms, rows_max))
+            pair.both(lambda store: store.find_purgeable(seq, rows_max))
+            pair.both(lambda store: store.list_marks())
+            pair.both(lambda store: store.list_pins())
+            pair.both(lambda store: [store.find_pin(pin_id) for pin_id in PIN_IDS])
+            pair.both(lambda store: [store.find_producer(producer_id) for producer_id in PRODUCER_IDS])
+            pair.both(lambda store: shown_usage(store))
+            for key in KEYS[1:]:
+                pair.both(lambda store, key=key: store.get(key))
+
+    # Always
+
+    @invariant()
+    def pairs_are_equal(self) -> None:
+        self.head.compare()
+        self.replica.compare()
+
+    @invariant()
+    def pins_show_what_they_pinned(self) -> None:
+        for pair in (self.head, self.replica):
+            for pin in pair.twin.list_pins():
+                if pin.is_alive:
+                    piece = pair.lmdb.read_pin(pin.pin_id, 0, bytes_max=EVERYTHING)
+                    assert piece.records == self.snapshots[pin.pin_id, pin.seq]
+
+    def teardown(self) -> None:
+        if hasattr(self, "replica"):
+            self.head.close()
+            self.replica.close()
+            shutil.rmtree(self.directory)
+
+
+def shown_usage(store: object) -> object:
+    usage = store.usage()
+    return replace(usage, retained=0, retained_bytes=0, map_bytes=0, file_bytes=0, free_bytes=0)
+
+
+class CompactMachine(TwinMachine):
+    identity = COMPACT
+
+
+class LogMachine(TwinMachine):
+    identity = LOG
+
+
+@pytest.fixture(autouse=True)
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module of the stores that knows a bound gets the low one."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("kayos.storage."):
+            for name, value in LOW_LIMITS.items():
+                if hasattr(module, name):
+                    monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.timeout(0 if IS_LONG else 120)
+@pytest.mark.parametrize("machine", [CompactMachine, LogMachine], ids=["compact", "log"])
+def test_lmdb_store_equals_its_twin(machine: type[TwinMachine]) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(machine, settings=SETTINGS)
