@@ -88,7 +88,7 @@ def unseal(table_key: bytes, stored: bytes) -> bytes:
 
 
 def is_sound(stored: bytes) -> bool:
-    return checksum_of(stored) == CHECKSUM_RESIDUE
+    return bool(checksum_of(stored) == CHECKSUM_RESIDUE)
 
 
 def decode_record(stored: bytes) -> Record:
@@ -122,7 +122,7 @@ def record_seq(stored: bytes) -> int:
 
 
 def pack_headers(headers: Iterable[tuple[str, bytes]]) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     for name, value in headers:
         encoded = name.encode()
         parts += (HEADER_NAME.pack(len(encoded)), encoded, HEADER_VALUE.pack(len(value)), value)

@@ -8,20 +8,15 @@ the network, compaction within one directory.
 
 from dataclasses import replace
 
-import lmdb
-
 from kayos.errors import FailedPrecondition, ResetRequired
 from kayos.model.snapshot import LogSlice
-from kayos.model.takeover import TakeoverTable
 from kayos.storage.changes import Changes, MessageRow
 from kayos.storage.environment import Environment
 from kayos.storage.interface import CatchUpTables, RetainedRow, SyncPhase, SyncState
 from kayos.storage.layout import (
     PAIR,
-    STATE,
     SYNC,
     TAKEOVER,
-    StateRow,
     pack_mark,
     pack_pin,
     pack_seq,
@@ -31,9 +26,10 @@ from kayos.storage.layout import (
     unpack_pin,
     unpack_producer,
     unpack_retained,
-    unpack_takeover,
 )
-from kayos.storage.reader import decode_verified
+from kayos.storage.meta import read_meta
+from kayos.storage.reader import damaged_row, decode_verified
+from kayos.storage.transaction import Transaction
 
 
 def apply_piece(changes: Changes, piece: LogSlice) -> None:
@@ -96,11 +92,11 @@ def _replace_small_tables(changes: Changes, tables: CatchUpTables) -> None:
     txn.put(SYNC, pack_sync(SyncState()), db=handles.meta)
 
 
-def read_tables(txn: lmdb.Transaction, env: Environment, start_seq: int) -> CatchUpTables:
+def read_tables(txn: Transaction, env: Environment, start_seq: int) -> CatchUpTables:
     """Everything beside the log, of one committed state."""
     handles = env.tables
-    row = StateRow.unpack(txn.get(STATE, db=handles.meta))
-    takeover = txn.get(TAKEOVER, db=handles.meta)
+    meta = read_meta(txn, env)
+    row = meta.state
     return CatchUpTables(
         start_seq=start_seq,
         end_seq=row.high_seq,
@@ -108,7 +104,7 @@ def read_tables(txn: lmdb.Transaction, env: Environment, start_seq: int) -> Catc
         last_timestamp_ms=row.last_timestamp_ms,
         epoch=row.epoch,
         floors=row.floors,
-        takeover=unpack_takeover(takeover) if takeover is not None else TakeoverTable(),
+        takeover=meta.takeover,
         marks=tuple((key.decode(), unpack_mark(key, value)) for key, value in txn.cursor(handles.marks)),
         producers=tuple(unpack_producer(key, value) for key, value in txn.cursor(handles.producers)),
         pins=tuple(unpack_pin(key, value) for key, value in txn.cursor(handles.pins)),
@@ -116,14 +112,16 @@ def read_tables(txn: lmdb.Transaction, env: Environment, start_seq: int) -> Catc
     )
 
 
-def _retained_since(txn: lmdb.Transaction, env: Environment, start_seq: int) -> tuple[RetainedRow, ...]:
+def _retained_since(txn: Transaction, env: Environment, start_seq: int) -> tuple[RetainedRow, ...]:
     rows = []
     cursor = txn.cursor(env.tables.replaced)
     if cursor.set_range(pack_seq(start_seq + 1)):
         for key in cursor.iternext(values=False):
             replaced_by, _ = PAIR.unpack(key)
-            _, record = unpack_retained(key[8:], txn.get(key[8:], db=env.tables.retained))
-            rows.append(RetainedRow(record, replaced_by))
+            stored = txn.get(key[8:], db=env.tables.retained)
+            if stored is None:
+                raise damaged_row(key[8:])
+            rows.append(RetainedRow(unpack_retained(key[8:], stored)[1], replaced_by))
     return tuple(rows)
 
 

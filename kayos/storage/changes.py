@@ -8,8 +8,6 @@ is replaced or removed while a living pin needs it moves to `retained`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import lmdb
-
 from kayos.errors import DamagedStore
 from kayos.limits import ENDED_PINS_KEPT
 from kayos.model.control import (
@@ -47,6 +45,7 @@ from kayos.storage.layout import (
     slot_of,
     unpack_producer,
 )
+from kayos.storage.transaction import Database, Transaction
 
 # seq as key, key, kind, expires_at_ms, stored record
 MessageRow = tuple[bytes, bytes, int, int, bytes]
@@ -56,7 +55,7 @@ class Changes:
     """The working state of one write transaction; `finish` writes it down."""
 
     def __init__(
-        self, env: Environment, txn: lmdb.Transaction, state: StoreState, sums: tuple[Sums, Sums], pins: dict[str, Pin]
+        self, env: Environment, txn: Transaction, state: StoreState, sums: tuple[Sums, Sums], pins: dict[str, Pin]
     ) -> None:
         self.txn = txn
         self.tables = env.tables
@@ -223,7 +222,7 @@ class Changes:
                 found.append(seq_key)
         return found
 
-    def keys_through(self, table: lmdb._Database, last: bytes) -> list[bytes]:
+    def keys_through(self, table: Database, last: bytes) -> list[bytes]:
         cursor = self.txn.cursor(table)
         found: list[bytes] = []
         if cursor.first():

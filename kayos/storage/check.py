@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import lmdb
 from lmdb.verify import VerifyError, verify
 
 from kayos.errors import DataLoss, KayosError
@@ -22,25 +21,20 @@ from kayos.storage import generation
 from kayos.storage.environment import DATA_FILE, Environment, check_file
 from kayos.storage.layout import (
     HAS_EXPIRY,
-    IDENTITY,
     KEY_ROW,
-    STATE,
-    SYNC,
-    TAKEOVER,
     StateRow,
     Sums,
     checksum_in,
     pack_seq,
     slot_of,
-    unpack_identity,
     unpack_mark,
     unpack_pin,
     unpack_producer,
     unpack_retained,
-    unpack_sync,
-    unpack_takeover,
 )
+from kayos.storage.meta import read_meta
 from kayos.storage.reader import decode_verified
+from kayos.storage.transaction import Transaction
 from kayos.storage.witness import Witness
 
 PROBLEMS_MAX = 100
@@ -92,7 +86,8 @@ def find_structural_problems(path: Path, map_bytes: int) -> tuple[str, ...]:
     """Walk every page of the file as plain bytes: pages, order, counts and the free list."""
     try:
         check_file(path / DATA_FILE, map_bytes)
-        return tuple(islice(verify(str(path)), PROBLEMS_MAX))
+        found: Iterator[str] = verify(str(path))  # type: ignore[no-untyped-call]
+        return tuple(islice(found, PROBLEMS_MAX))
     except (DataLoss, VerifyError, OSError) as error:
         return (str(error),)
 
@@ -118,9 +113,11 @@ def _witness_problems(directory: Path, number: int, transaction: int) -> Iterato
 class ContentCheck:
     """One pass over all tables of one committed state."""
 
-    def __init__(self, env: Environment, txn: lmdb.Transaction) -> None:
+    def __init__(self, env: Environment, txn: Transaction) -> None:
         self._txn = txn
+        self._env = env
         self._tables = env.tables
+        self._log_end = 0
         self.state = StateRow()
         self.log = Sums()
         self._keyed = 0
@@ -139,20 +136,13 @@ class ContentCheck:
             yield str(error)
 
     def _check_meta(self) -> Iterator[str]:
-        rows = {key: self._txn.get(key, db=self._tables.meta) for key in (IDENTITY, STATE, TAKEOVER, SYNC)}
-        for key in (IDENTITY, STATE):
-            if rows[key] is None:
-                yield f"the row {key.decode()!r} is missing"
-                return
-        _, identity = unpack_identity(rows[IDENTITY])
-        self._is_compact = identity.mode is Mode.COMPACT
-        self.state = StateRow.unpack(rows[STATE])
-        if rows[TAKEOVER] is not None:
-            table = unpack_takeover(rows[TAKEOVER])
-            if not table.is_sound() or (table.rows and table.rows[-1].start_seq > self.state.high_seq):
-                yield "the takeover table is not sorted and unique, or runs ahead of the log"
-        if rows[SYNC] is not None:
-            unpack_sync(rows[SYNC])
+        meta = read_meta(self._txn, self._env)
+        self._is_compact = meta.identity.mode is Mode.COMPACT
+        self.state = meta.state
+        self._log_end = max(meta.state.high_seq, meta.sync.through_seq)
+        rows = meta.takeover.rows
+        if not meta.takeover.is_sound() or (rows and rows[-1].start_seq > self.state.high_seq):
+            yield "the takeover table is not sorted and unique, or runs ahead of the log"
 
     def _check_log(self) -> Iterator[str]:
         last_timestamp_ms = 0
@@ -177,12 +167,8 @@ class ContentCheck:
                 self._expiring += 1
                 if self._txn.get(pack_seq(record.expires_at_ms) + seq_key, db=self._tables.expiry) is None:
                     yield f"sequence {record.seq} is missing in the expiry index"
-        if last_seq > self._log_end():
-            yield f"sequence {last_seq} stands above the log's end, {self._log_end()}"
-
-    def _log_end(self) -> int:
-        stored = self._txn.get(SYNC, db=self._tables.meta)
-        return max(self.state.high_seq, unpack_sync(stored).through_seq if stored else 0)
+        if last_seq > self._log_end:
+            yield f"sequence {last_seq} stands above the log's end, {self._log_end}"
 
     def _check_counts(self) -> Iterator[str]:
         tables = self._tables

@@ -7,21 +7,24 @@ above the copy's state meanwhile, rows cannot tell what to delete: the copy is g
 """
 
 import shutil
+from typing import TYPE_CHECKING
 
 from kayos.errors import FailedPrecondition, ResetRequired
 from kayos.limits import CATCH_UP_CHUNK_BYTES
 from kayos.model.snapshot import LogSlice
-from kayos.storage.environment import Environment
 from kayos.storage.generation import environment_path
 from kayos.storage.interface import SyncPhase
-from kayos.storage.lmdb_store import LmdbStore
+
+if TYPE_CHECKING:
+    # The store reopens itself by a compaction, so it knows this module and not the other way round.
+    from kayos.storage.lmdb_store import LmdbStore
 
 _ROUNDS_MAX = 5
 _TRIES_MAX = 3
 
 
 class Compaction:
-    def __init__(self, store: LmdbStore) -> None:
+    def __init__(self, store: "LmdbStore") -> None:
         self._store = store
         self._source_generation = store.generation
         self._target: LmdbStore | None = None
@@ -69,15 +72,7 @@ class Compaction:
 
     def _copy(self) -> None:
         self.abandon()
-        store = self._store
-        path = environment_path(store.directory, self._number)
-        source = store.env
-        with source.reading() as txn:
-            source.copy_into(path, txn)
-        target = LmdbStore(store.directory, store.identity, store.options)
-        target.generation = self._number
-        target.attach(Environment(path, store.options.map_bytes))
-        self._target = target
+        self._target = self._store.copy_to(self._number)
 
     def _follow(self, *, rows_left_max: int) -> bool:
         """Bring the copy's log nearer to the source's; whether at most so many slices were left."""
@@ -99,7 +94,7 @@ class Compaction:
         start_seq = sync.start_seq if sync.phase is SyncPhase.CATCHING_UP else target.state.high_seq
         target.finish_catch_up(self._store.read_catch_up_tables(start_seq))
 
-    def _next_piece(self, target: LmdbStore) -> LogSlice:
+    def _next_piece(self, target: "LmdbStore") -> LogSlice:
         sync = target.state.sync
         position = sync.through_seq if sync.phase is SyncPhase.CATCHING_UP else target.state.high_seq
         return self._store.read_log(position, bytes_max=CATCH_UP_CHUNK_BYTES)

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 
-import lmdb
-
 from kayos.storage.changes import live_kind
 from kayos.storage.environment import Environment
 from kayos.storage.interface import StoreState
 from kayos.storage.layout import unpack_mark, unpack_pin, unpack_producer, unpack_retained
-from kayos.storage.reader import decode_verified
+from kayos.storage.reader import decode_verified, read_record
+from kayos.storage.transaction import Transaction
 
 
-def dump_rows(txn: lmdb.Transaction, env: Environment, state: StoreState) -> Iterator[tuple[str, object]]:
+def dump_rows(txn: Transaction, env: Environment, state: StoreState) -> Iterator[tuple[str, object]]:
     """What incarnation, sync phase and commit point add is this copy's own, and left out."""
     tables = env.tables
     yield (
@@ -45,12 +44,12 @@ def dump_rows(txn: lmdb.Transaction, env: Environment, state: StoreState) -> Ite
             yield "retained", (seq, replaced_by, record)
 
 
-def _dump_keys(txn: lmdb.Transaction, env: Environment) -> Iterator[tuple[str, object]]:
+def _dump_keys(txn: Transaction, env: Environment) -> Iterator[tuple[str, object]]:
     """Keys in their own order: long ones stand in the table under a digest."""
     entries = []
     for _, row in txn.cursor(env.tables.keys):
         seq, kind = live_kind(row)
-        record = decode_verified(row[:8], txn.get(row[:8], db=env.tables.log))
+        record = read_record(txn, env.tables, row[:8])
         entries.append((record.key, seq, kind))
     for entry in sorted(entries):
         yield "key", entry

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import lmdb
 
 from kayos.errors import DamagedStore, KayosError, StoreFull, WriteUnknown
 from kayos.limits import MAX_READERS
 from kayos.storage.layout import TABLES
+from kayos.storage.transaction import Database, Transaction
 
 DATA_FILE = "data.mdb"
 _META = struct.Struct("<IIQQ48s48sQQ")
@@ -38,16 +40,20 @@ class MetaPage:
 class Tables:
     """Handles of the named tables; they are made in one transaction, so all are there or none."""
 
-    log: lmdb._Database
-    keys: lmdb._Database
-    tombstones: lmdb._Database
-    expiry: lmdb._Database
-    retained: lmdb._Database
-    replaced: lmdb._Database
-    marks: lmdb._Database
-    producers: lmdb._Database
-    pins: lmdb._Database
-    meta: lmdb._Database
+    log: Database
+    keys: Database
+    tombstones: Database
+    expiry: Database
+    retained: Database
+    replaced: Database
+    marks: Database
+    producers: Database
+    pins: Database
+    meta: Database
+
+
+class EnvironmentClosedError(Exception):
+    """The environment is closing: another one is current, or none."""
 
 
 class Environment:
@@ -70,16 +76,28 @@ class Environment:
         except lmdb.Error as error:
             raise error_at_open(directory, error) from error
         self._readers = 0
+        self._is_closing = False
         self._readers_changed = threading.Condition()
 
     @contextmanager
-    def reading(self) -> Iterator[lmdb.Transaction]:
+    def reading(self) -> Iterator[Transaction]:
         """A short read transaction; the environment stays open until the last one ended."""
+        self.enter_reader()
+        with self.reading_inside() as txn:
+            yield txn
+
+    def enter_reader(self) -> None:
+        """Keep the environment open; `reading_inside` must follow and lets go of it again."""
         with self._readers_changed:
+            if self._is_closing:
+                raise EnvironmentClosedError(self.directory)
             self._readers += 1
+
+    @contextmanager
+    def reading_inside(self) -> Iterator[Transaction]:
         try:
             with self._env.begin() as txn:
-                yield txn
+                yield cast(Transaction, txn)
         except lmdb.Error as error:
             raise DamagedStore(f"reading {self.directory.name} failed: {error}; run 'kayos check'") from error
         finally:
@@ -87,20 +105,20 @@ class Environment:
                 self._readers -= 1
                 self._readers_changed.notify_all()
 
-    def begin_write(self) -> lmdb.Transaction:
+    def _begin_write(self) -> Transaction:
         try:
-            return self._env.begin(write=True)
+            return cast(Transaction, self._env.begin(write=True))
         except lmdb.Error as error:
             raise error_at_write(error) from error
 
     @contextmanager
-    def writing(self) -> Iterator[lmdb.Transaction]:
+    def writing(self) -> Iterator[Transaction]:
         """A write transaction: fsynced when the block ends, gone when it raises.
 
         An error of the commit itself means "unknown" (WriteUnknown): the caller must not go on with this
         environment before it was reopened.
         """
-        txn = self.begin_write()
+        txn = self._begin_write()
         try:
             yield txn
         except BaseException as error:
@@ -116,7 +134,7 @@ class Environment:
                 retry_delay_ms=200,
             ) from error
 
-    def used_pages(self, txn: lmdb.Transaction) -> int:
+    def used_pages(self, txn: Transaction) -> int:
         """Pages of all tables; the rest of the file is free for reuse."""
         handles = [getattr(self.tables, name) for name in TABLES]
         stats = [txn.stat(handle) for handle in handles]
@@ -134,11 +152,11 @@ class Environment:
     def last_transaction(self) -> int:
         return int(self._env.info()["last_txnid"])
 
-    def copy_into(self, directory: Path, txn: lmdb.Transaction) -> None:
+    def copy_into(self, directory: Path, txn: Transaction) -> None:
         """A compact copy of exactly what `txn` sees, durable when this returns."""
         directory.mkdir(mode=0o700)
         try:
-            self._env.copy(str(directory), compact=True, txn=txn)
+            self._env.copy(str(directory), compact=True, txn=cast(Any, txn))
         except lmdb.Error as error:
             raise StoreFull(
                 f"the copy for compaction failed: {error}; free disk space", retry_delay_ms=60_000
@@ -154,11 +172,12 @@ class Environment:
     def close(self, timeout_s: float = 10.0) -> None:
         """Close after the last reader ended; readers are short, so the wait is."""
         with self._readers_changed:
+            self._is_closing = True
             self._readers_changed.wait_for(lambda: self._readers == 0, timeout_s)
         self._env.close()
 
 
-def abort(txn: lmdb.Transaction) -> None:
+def abort(txn: Transaction) -> None:
     try:
         txn.abort()
     except lmdb.Error:
@@ -184,9 +203,9 @@ def error_at_open(directory: Path, error: lmdb.Error) -> KayosError:
 
 def check_file(data: Path, map_bytes: int) -> MetaPage:
     """Refuse a data file that LMDB must not touch: foreign, torn or shorter than its newest state."""
+    if data.is_symlink() or not data.is_file():
+        raise DamagedStore(f"{data} is not a plain file: Kayos opens only its own; restore it from another copy")
     size = data.stat().st_size
-    if data.is_symlink():
-        raise DamagedStore(f"{data} is a symbolic link: Kayos opens only its own files")
     metas = read_meta_pages(data)
     if len(metas) < 2:
         raise DamagedStore(

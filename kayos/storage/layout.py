@@ -120,8 +120,13 @@ class StateRow:
     def unpack(stored: bytes) -> "StateRow":
         numbers = _STATE.unpack(unseal(STATE, stored))
         floors_end = 5 + len(_FLOOR_NAMES)
+        high_seq, message_seq, last_timestamp_ms, epoch, commit_point = numbers[:5]
         return StateRow(
-            *numbers[:5],
+            high_seq,
+            message_seq,
+            last_timestamp_ms,
+            epoch,
+            commit_point,
             floors=Floors(*numbers[5:floors_end]),
             log=numbers[floors_end : floors_end + 3],
             retained=numbers[floors_end + 3 :],

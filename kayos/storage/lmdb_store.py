@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import lmdb
-
 from kayos.errors import (
     DamagedRecord,
     DamagedStore,
@@ -21,7 +19,6 @@ from kayos.errors import (
     StaleEpoch,
     Unavailable,
     WriteUnknown,
-    WrongMode,
 )
 from kayos.limits import (
     COMPACT_FREE_BYTES_MIN,
@@ -31,18 +28,16 @@ from kayos.limits import (
     MAP_BYTES_DEFAULT,
     STORE_FULL_FRACTION,
 )
-from kayos.model.mark import Mark
 from kayos.model.pin import Pin
-from kayos.model.producer import ProducerRow
 from kayos.model.record import Kind, Record, verify_and_decode
 from kayos.model.snapshot import LogSlice
 from kayos.model.takeover import TakeoverRow
-from kayos.model.topic import Mode
 from kayos.model.write import Batch, Request
-from kayos.storage import catch_up, dump, generation, reader
+from kayos.storage import catch_up, generation
 from kayos.storage.changes import Changes, MessageRow
+from kayos.storage.compaction import Compaction
 from kayos.storage.control_codec import decode_control
-from kayos.storage.environment import Environment
+from kayos.storage.environment import Environment, fsync_path
 from kayos.storage.interface import (
     CatchUpTables,
     CommitResult,
@@ -50,31 +45,26 @@ from kayos.storage.interface import (
     StoreState,
     SyncPhase,
     SyncState,
-    Usage,
     ignore_batch,
 )
 from kayos.storage.layout import (
     FORMAT_VERSION,
     IDENTITY,
-    PAIR,
     STATE,
     SYNC,
     TAKEOVER,
     StateRow,
     Sums,
     pack_identity,
-    pack_seq,
     pack_sync,
     pack_takeover,
-    unpack_identity,
-    unpack_mark,
     unpack_pin,
-    unpack_producer,
     unpack_retained,
-    unpack_sync,
-    unpack_takeover,
 )
+from kayos.storage.lmdb_reads import LmdbReads
+from kayos.storage.meta import read_meta
 from kayos.storage.sequencer import Sequencer
+from kayos.storage.transaction import Transaction
 from kayos.storage.verify import verify_before_use
 from kayos.storage.witness import Witness
 
@@ -91,7 +81,7 @@ class StoreOptions:
     verify: bool = True
 
 
-class LmdbStore:
+class LmdbStore(LmdbReads):
     """See kayos.storage.interface.Store for what each call means."""
 
     def __init__(self, directory: Path, identity: Identity, options: StoreOptions) -> None:
@@ -124,12 +114,22 @@ class LmdbStore:
     def _open_current(self) -> None:
         self.generation = generation.read_current(self.directory)
         if not self.generation:
+            self._check_never_used()
             self._create()
         generation.remove_others(self.directory, self.generation)
         path = generation.environment_path(self.directory, self.generation)
         if self.options.verify:
             verify_before_use(path, self.options.map_bytes)
         self._use(Environment(path, self.options.map_bytes))
+
+    def _check_never_used(self) -> None:
+        """A crash during the creation leaves an environment that nothing was ever written to, and a blank
+        witness; a store whose CURRENT was lost must not be taken for one."""
+        if self._witness is not None and self._witness.read() is not None:
+            raise DamagedStore(
+                f"{self.directory / generation.CURRENT} is missing although the store was in use: "
+                "restore the directory from another copy"
+            )
 
     def _create(self) -> None:
         """Prepare the first generation whole before it is named, so that a crash leaves none or all."""
@@ -140,6 +140,9 @@ class LmdbStore:
             txn.put(IDENTITY, pack_identity(self.identity), db=env.tables.meta)
             txn.put(STATE, StateRow().pack(), db=env.tables.meta)
         env.close()
+        # Every name on the way to the data must be as durable as the data.
+        fsync_path(env.directory)
+        fsync_path(self.directory.parent)
         generation.write_current(self.directory, self.generation)
 
     def _use(self, env: Environment) -> None:
@@ -154,10 +157,16 @@ class LmdbStore:
         self._sweep_from = b""
         self._note_commit()
 
-    def attach(self, env: Environment) -> None:
-        """Work on a copy that is not the store's current environment (compaction): nothing is witnessed."""
-        self._load(env)
-        self.env = env
+    def copy_to(self, number: int) -> "LmdbStore":
+        """A compact copy of the committed state as another generation; nothing of it is witnessed yet."""
+        path = generation.environment_path(self.directory, number)
+        with self._reading_any() as (txn, env):
+            env.copy_into(path, txn)
+        copy = LmdbStore(self.directory, self.identity, self.options)
+        copy.generation = number
+        copy.env = Environment(path, self.options.map_bytes)
+        copy._load(copy.env)
+        return copy
 
     def _note_commit(self) -> None:
         self._known_transaction = self.env.last_transaction
@@ -166,36 +175,33 @@ class LmdbStore:
 
     def _load(self, env: Environment) -> None:
         with env.reading() as txn:
-            meta = {key: txn.get(key, db=env.tables.meta) for key in (IDENTITY, STATE, TAKEOVER, SYNC)}
+            meta = read_meta(txn, env)
             pins = {key.decode(): unpack_pin(key, row) for key, row in txn.cursor(env.tables.pins)}
-        if meta[IDENTITY] is None or meta[STATE] is None:
-            raise DamagedStore(f"{env.directory} lacks its identity or state row; restore it from another copy")
-        format_version, identity = unpack_identity(meta[IDENTITY])
-        if format_version != FORMAT_VERSION:
+        if meta.format_version != FORMAT_VERSION:
             raise FailedPrecondition(
-                f"{env.directory} has format {format_version}, this Kayos reads {FORMAT_VERSION}: use one that matches"
+                f"{env.directory} has format {meta.format_version}, this Kayos reads {FORMAT_VERSION}: "
+                "use a version that matches"
             )
-        if identity != self.identity:
+        if meta.identity != self.identity:
             raise FailedPrecondition(
-                f"{env.directory} belongs to topic {identity.topic_id} shard {identity.shard} ({identity.mode}), "
-                f"not to {self.identity.topic_id} shard {self.identity.shard} ({self.identity.mode})"
+                f"{env.directory} belongs to topic {meta.identity.topic_id} shard {meta.identity.shard} "
+                f"({meta.identity.mode}), not to {self.identity.topic_id} shard {self.identity.shard} "
+                f"({self.identity.mode}): give each shard its own directory back"
             )
-        row = StateRow.unpack(meta[STATE])
-        state = StoreState(
-            identity=identity,
+        row = meta.state
+        self._state = StoreState(
+            identity=meta.identity,
             incarnation=os.urandom(_INCARNATION_BYTES),
             high_seq=row.high_seq,
             message_seq=row.message_seq,
             last_timestamp_ms=row.last_timestamp_ms,
             floors=row.floors,
+            takeover=meta.takeover,
             epoch=row.epoch,
             commit_point=row.commit_point,
+            sync=meta.sync,
         )
-        if meta[TAKEOVER] is not None:
-            state = replace(state, takeover=unpack_takeover(meta[TAKEOVER]))
-        if meta[SYNC] is not None:
-            state = replace(state, sync=unpack_sync(meta[SYNC]))
-        self._state, self._sums, self._pins = state, (Sums(*row.log), Sums(*row.retained)), pins
+        self._sums, self._pins = (Sums(*row.log), Sums(*row.retained)), pins
 
     def _check_witness(self, env: Environment) -> None:
         noted = self._witness.read() if self._witness is not None else None
@@ -204,10 +210,6 @@ class LmdbStore:
                 f"{env.directory} is at transaction {env.last_transaction} but was at {noted[1]} before: "
                 "its newest commits are missing; restore it from another copy"
             )
-
-    @property
-    def state(self) -> StoreState:
-        return self._state
 
     # Writing
 
@@ -333,7 +335,7 @@ class LmdbStore:
         if self._state.sync.phase is not SyncPhase.READY:
             raise FailedPrecondition(f"this replica is {self._state.sync.phase}: it takes no writes until it is whole")
 
-    def _is_nearly_full(self, txn: lmdb.Transaction) -> bool:
+    def _is_nearly_full(self, txn: Transaction) -> bool:
         page_size = self.env.page_size
         used_bytes = self.env.used_pages(txn) * page_size
         if used_bytes >= self.options.full_fraction * self.options.map_bytes:
@@ -354,8 +356,6 @@ class LmdbStore:
         if self._known_transaction > known:
             # The failed commit shows although its fsync failed: Linux may hold it in memory only, and a
             # second fsync would prove nothing. A fresh copy is fsynced for sure.
-            from kayos.storage.compaction import Compaction
-
             compaction = Compaction(self)
             compaction.prepare()
             compaction.swap()
@@ -383,125 +383,9 @@ class LmdbStore:
         if self._witness is not None:
             self._witness.close()
 
-    # Reading
-
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[lmdb.Transaction, Environment]]:
-        if self._state.sync.phase is not SyncPhase.READY:
-            raise Unavailable(f"this replica is {self._state.sync.phase}: read from another one", retry_delay_ms=500)
-        env = self.env
-        with env.reading() as txn:
-            yield txn, env
-
-    def get(self, key: bytes) -> Record | None:
-        if self.identity.mode is not Mode.COMPACT:
-            raise WrongMode("getting by key needs a topic of mode 'compact': this one is a log")
-        with self._reading() as (txn, env):
-            return reader.find_record(txn, env.tables, key)
-
-    def read_log(
-        self, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
-    ) -> LogSlice:
-        with self._reading() as (txn, env):
-            high_seq = read_state_row(txn, env).high_seq
-            end = high_seq if end_seq is None else min(end_seq, high_seq)
-            rows = reader.log_rows(txn, env.tables, after_seq)
-            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
-
-    def read_pin(
-        self, pin_id: str, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
-    ) -> LogSlice:
-        with self._reading() as (txn, env):
-            stored = txn.get(pin_id.encode(), db=env.tables.pins)
-            pin = reader.check_pin(None if stored is None else unpack_pin(pin_id.encode(), stored), pin_id)
-            end = pin.seq if end_seq is None else min(end_seq, pin.seq)
-            rows = reader.pinned_rows(txn, env.tables, after_seq, pin)
-            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
-
-    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables:
-        with self._reading() as (txn, env):
-            return catch_up.read_tables(txn, env, start_seq)
-
-    def find_mark(self, consumer: str) -> Mark | None:
-        table_key = consumer.encode()
-        with self._reading() as (txn, env):
-            stored = txn.get(table_key, db=env.tables.marks)
-            return None if stored is None else unpack_mark(table_key, stored)
-
-    def list_marks(self) -> list[tuple[str, Mark]]:
-        with self._reading() as (txn, env):
-            return [(key.decode(), unpack_mark(key, row)) for key, row in txn.cursor(env.tables.marks)]
-
-    def find_pin(self, pin_id: str) -> Pin | None:
-        return self._pins.get(pin_id)
-
-    def list_pins(self) -> list[Pin]:
-        return [pin for _, pin in sorted(self._pins.items())]
-
-    def find_producer(self, producer_id: bytes) -> ProducerRow | None:
-        with self._reading() as (txn, env):
-            stored = txn.get(producer_id, db=env.tables.producers)
-            return None if stored is None else unpack_producer(producer_id, stored)
-
-    def find_seq_before_time(self, timestamp_ms: int) -> int:
-        with self._reading() as (txn, env):
-            high_seq = read_state_row(txn, env).high_seq
-            return reader.find_seq_before_time(txn, env.tables, timestamp_ms, high_seq)
-
-    def find_expired(self, now_ms: int, rows_max: int) -> tuple[int, int] | None:
-        last = None
-        with self._reading() as (txn, env):
-            cursor = txn.cursor(env.tables.expiry)
-            for index, key in enumerate(cursor.iternext(values=False)):
-                expires_at_ms, seq = PAIR.unpack(key)
-                if index >= rows_max or expires_at_ms > now_ms:
-                    break
-                last = (expires_at_ms, seq)
-        return last
-
-    def find_purgeable(self, before_seq: int, rows_max: int) -> int:
-        last = b""
-        limit = pack_seq(before_seq)
-        with self._reading() as (txn, env):
-            cursor = txn.cursor(env.tables.tombstones)
-            for index, key in enumerate(cursor.iternext(values=False)):
-                if index >= rows_max or key > limit:
-                    break
-                last = key
-        return int.from_bytes(last, "big")
-
-    def usage(self) -> Usage:
-        env = self.env
-        with env.reading() as txn:
-            row = read_state_row(txn, env)
-            entries = {
-                name: txn.stat(getattr(env.tables, name))["entries"]
-                for name in ("keys", "tombstones", "marks", "producers", "pins")
-            }
-            used_bytes = env.used_pages(txn) * env.page_size
-            file_bytes = (env.last_page + 1) * env.page_size
-        return Usage(
-            messages=row.log[0],
-            message_bytes=row.log[1],
-            retained=row.retained[0],
-            retained_bytes=row.retained[1],
-            map_bytes=env.map_bytes,
-            file_bytes=file_bytes,
-            free_bytes=max(0, file_bytes - used_bytes),
-            **entries,
-        )
-
-    def dump(self) -> Iterator[tuple[str, object]]:
-        with self._reading() as (txn, env):
-            yield from dump.dump_rows(txn, env, self._state)
-
 
 class _NothingToWriteError(Exception):
     """Every request of the group was refused or a repeat: end the transaction without writing."""
-
-
-def read_state_row(txn: lmdb.Transaction, env: Environment) -> StateRow:
-    return StateRow.unpack(txn.get(STATE, db=env.tables.meta))
 
 
 def check_batch(batch: Batch) -> list[Record]:

@@ -75,6 +75,8 @@ class MemoryStore:
 
     def apply(self, batch: Batch) -> None:
         self._check_writable()
+        if batch.epoch < self._state.epoch:
+            raise StaleEpoch(f"epoch {self._state.epoch} is current, not {batch.epoch}", epoch=self._state.epoch)
         if batch.last_seq <= self._state.high_seq:
             return
         if batch.previous_seq != self._state.high_seq:
@@ -83,8 +85,6 @@ class MemoryStore:
                 high_seq=self._state.high_seq,
                 previous_seq=batch.previous_seq,
             )
-        if batch.epoch < self._state.epoch:
-            raise StaleEpoch(f"epoch {self._state.epoch} is current, not {batch.epoch}", epoch=self._state.epoch)
         rows = verify_rows(batch.records, after_seq=batch.previous_seq, through_seq=batch.last_seq)
         for row in rows:
             self._tables.append(row)
@@ -256,13 +256,19 @@ class MemoryStore:
             messages=len(tables.log),
             message_bytes=sum(len(row.stored) for row in tables.log.values()),
             keys=len(tables.keys),
-            tombstones=sum(row.record.kind == Kind.DELETE for row in tables.log.values()),
+            tombstones=self._count_tombstones(),
             retained=len(tables.retained),
             retained_bytes=sum(len(row.record) for row in tables.retained.values()),
             marks=len(tables.marks),
             producers=len(tables.producers),
             pins=len(tables.living_pins()),
         )
+
+    def _count_tombstones(self) -> int:
+        """Only mode `compact` has them: in a log a delete is one message among others."""
+        if self._tables.mode is not Mode.COMPACT:
+            return 0
+        return sum(row.record.kind == Kind.DELETE for row in self._tables.log.values())
 
     def dump(self) -> Iterator[tuple[str, object]]:
         state, tables = self._state, self._tables

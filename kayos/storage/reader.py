@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from heapq import merge
 
-import lmdb
-
 from kayos.errors import DamagedRecord, PinNotFound, SnapshotExpired
 from kayos.model.pin import Pin
-from kayos.model.record import CHECKSUM_RESIDUE, SEQ, Kind, Record, checksum_of, decode_record, verify_and_decode
+from kayos.model.record import CHECKSUM_RESIDUE, SEQ, Kind, Record, checksum_of, decode_record
 from kayos.model.snapshot import LogSlice
 from kayos.storage.environment import Tables
 from kayos.storage.layout import pack_seq, slot_of, unpack_retained
+from kayos.storage.transaction import Cursor, Transaction
 
 _KIND_AT = 8
 
@@ -39,7 +38,7 @@ def read_slice(
     return LogSlice(after_seq, end_seq, end_seq, True, tuple(taken))
 
 
-def log_rows(txn: lmdb.Transaction, tables: Tables, after_seq: int) -> Iterator[tuple[bytes, bytes]]:
+def log_rows(txn: Transaction, tables: Tables, after_seq: int) -> Iterator[tuple[bytes, bytes]]:
     """Rows of the log above a sequence, as LMDB's own iterator: no Python between it and the caller."""
     cursor = txn.cursor(tables.log)
     if after_seq >= 2**64 - 1 or not cursor.set_range(pack_seq(after_seq + 1)):
@@ -48,7 +47,7 @@ def log_rows(txn: lmdb.Transaction, tables: Tables, after_seq: int) -> Iterator[
     return rows
 
 
-def pinned_rows(txn: lmdb.Transaction, tables: Tables, after_seq: int, pin: Pin) -> Iterator[tuple[bytes, bytes]]:
+def pinned_rows(txn: Transaction, tables: Tables, after_seq: int, pin: Pin) -> Iterator[tuple[bytes, bytes]]:
     """The snapshot at the pin: what still stands in the log merged with what was kept aside for it."""
     cursor = txn.cursor(tables.retained)
     log = log_rows(txn, tables, after_seq)
@@ -57,7 +56,7 @@ def pinned_rows(txn: lmdb.Transaction, tables: Tables, after_seq: int, pin: Pin)
     return merge(log, _retained_rows(cursor, pin))
 
 
-def _retained_rows(cursor: lmdb.Cursor, pin: Pin) -> Iterator[tuple[bytes, bytes]]:
+def _retained_rows(cursor: Cursor, pin: Pin) -> Iterator[tuple[bytes, bytes]]:
     last = pack_seq(pin.seq)
     for seq_key, row in cursor.iternext():
         if seq_key > last:
@@ -67,14 +66,11 @@ def _retained_rows(cursor: lmdb.Cursor, pin: Pin) -> Iterator[tuple[bytes, bytes
             yield seq_key, record
 
 
-def find_record(txn: lmdb.Transaction, tables: Tables, key: bytes) -> Record | None:
+def find_record(txn: Transaction, tables: Tables, key: bytes) -> Record | None:
     row = txn.get(slot_of(key), db=tables.keys)
     if row is None:
         return None
-    stored = txn.get(row[:8], db=tables.log)
-    if stored is None or stored[:8] != row[:8]:
-        raise damaged_row(row[:8])
-    record = verify_and_decode(stored)
+    record = read_record(txn, tables, row[:8])
     if record.key != key:
         if slot_of(record.key) == slot_of(key):
             # Another long key with the same digest: as good as impossible, and then not this key.
@@ -83,7 +79,15 @@ def find_record(txn: lmdb.Transaction, tables: Tables, key: bytes) -> Record | N
     return record
 
 
-def find_seq_before_time(txn: lmdb.Transaction, tables: Tables, timestamp_ms: int, high_seq: int) -> int:
+def read_record(txn: Transaction, tables: Tables, seq_key: bytes) -> Record:
+    """The record of a sequence that an index names."""
+    stored = txn.get(seq_key, db=tables.log)
+    if stored is None:
+        raise damaged_row(seq_key)
+    return decode_verified(seq_key, stored)
+
+
+def find_seq_before_time(txn: Transaction, tables: Tables, timestamp_ms: int, high_seq: int) -> int:
     """Timestamps never fall along the log, so a binary search over sequences finds the place."""
     low, high = 0, high_seq
     cursor = txn.cursor(tables.log)

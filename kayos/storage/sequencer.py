@@ -39,11 +39,12 @@ from kayos.model.control import (
     Trim,
 )
 from kayos.model.producer import ProducerResult, ProducerRow, ProducerStamp
-from kayos.model.record import CHECKSUM, HEAD, Kind, checksum_of, encode_record, verify_and_decode
+from kayos.model.record import CHECKSUM, HEAD, Kind, checksum_of, encode_record
 from kayos.model.write import Batch, ControlRequest, Request, WriteRequest, WriteResult
 from kayos.storage.changes import Changes, MessageRow, live_kind
 from kayos.storage.control_codec import encode_control
 from kayos.storage.layout import PAIR, slot_of, unpack_mark, unpack_producer
+from kayos.storage.reader import read_record
 
 # seq, kind, value, packed headers, expires_at_ms
 Pending = tuple[int, int, bytes, bytes, int]
@@ -272,7 +273,7 @@ class Sequencer:
         expired = [key[8:] for key in changes.keys_through(changes.tables.expiry, last)]
         aged = changes.aged_keys(after_seq=changes.state.floors.aged_seq, through_seq=control.aged_seq)
         for seq_key in sorted({*expired, *aged}):
-            record = verify_and_decode(changes.txn.get(seq_key, db=changes.tables.log))
+            record = read_record(changes.txn, changes.tables, seq_key)
             if record.key and record.kind == Kind.PUT:
                 self._high_seq += 1
                 self._run.keyed[record.key] = (self._high_seq, int(Kind.DELETE), b"", b"", 0)

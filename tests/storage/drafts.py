@@ -128,7 +128,7 @@ class ControlDraft(NamedTuple):
 
     def _find_expire(self, twin: MemoryStore, seq: int) -> Control:
         now_ms = twin.state.last_timestamp_ms
-        found = twin.find_expired(now_ms, rows_max=1 + self.choice) or (now_ms + self.choice % 3 - 1, seq)
+        found = twin.find_expired(now_ms, rows_max=1 + self.choice) or (max(0, now_ms + self.choice % 3 - 1), seq)
         return controls.Expire(*found, aged_seq=seq if self.which % 3 == 0 else 0)
 
 

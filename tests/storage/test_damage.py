@@ -9,6 +9,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kayos.storage.check import check_store
 from kayos.storage.compaction import Compaction
 from kayos.storage.interface import Store
 from kayos.storage.lmdb_store import LmdbStore
+from tests.seeds import choose_seed
 
 from .fork_server import ForkServer
 from .helpers import COMPACT
@@ -82,8 +84,8 @@ def questions(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "purgeable", lambda: store.find_purgeable(1 << 60, 1000)
     for key in {key for number in range(1, 40) for key in transaction(number).keys if key} | {b"absent"}:
         yield f"get-{key.decode()}", lambda key=key: store.get(key)
-    for number in range(3):
-        yield f"pin-{number}", lambda number=number: read_living_pin(store, number)
+    for pin_id in [pin.pin_id for pin in store.list_pins() if pin.is_alive]:
+        yield f"pin-{pin_id}", lambda pin_id=pin_id: read_all(partial(store.read_pin, pin_id))
 
 
 def read_all(read: Callable[..., object]) -> list[bytes]:
@@ -94,11 +96,6 @@ def read_all(read: Callable[..., object]) -> list[bytes]:
         if piece.complete:
             return records
         after_seq = piece.through_seq
-
-
-def read_living_pin(store: Store, number: int) -> list[bytes]:
-    pin_ids = [pin.pin_id for pin in store.list_pins() if pin.is_alive]
-    return read_all(lambda *args, **options: store.read_pin(pin_ids[number], *args, **options))
 
 
 def digest_of(question: Callable[[], object]) -> str:
@@ -120,12 +117,12 @@ def write_more(store: Store) -> None:
 
 
 def test_flipped_bits(sound: Path, server: ForkServer, tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = choose_seed()
     rng = random.Random(seed)
     original, exit_code = server.run(directory=str(copy_of(sound, tmp_path / "original")))
     assert exit_code == 0
     assert not any(REFUSED in line for line in original)
+    assert any(line.startswith("pin-") for line in original)
     noticed = 0
     for number in range(FLIPS):
         directory = copy_of(sound, tmp_path / str(number))
@@ -156,8 +153,7 @@ def flip(data: Path, rng: random.Random) -> tuple[int, int]:
 
 
 def test_cut_files_are_refused(sound: Path, server: ForkServer, tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = choose_seed()
     rng = random.Random(seed)
     size = data_file(sound).stat().st_size
     lengths = [1, 16, 135, 4095, 4096, 8191, 8192, size - 4096, size - 1]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kayos.storage.check import check_store
 from kayos.storage.lmdb_store import LmdbStore
+from tests.seeds import choose_seed
 
 from .fork_server import ForkServer
 from .helpers import COMPACT
@@ -23,8 +24,7 @@ def write_until_killed(job: dict[str, object], tell: Callable[[str], None]) -> N
 
 
 def test_kill_at_random_moments(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = choose_seed()
     rng = random.Random(seed)
     in_flight_stored = 0
     with ForkServer("storage.test_kill:write_until_killed") as server:

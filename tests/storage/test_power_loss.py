@@ -18,6 +18,7 @@ import pytest
 
 from kayos.storage.check import check_store
 from kayos.storage.lmdb_store import LmdbStore
+from tests.seeds import choose_seed
 
 from .fork_server import ForkServer, child_environment
 from .helpers import COMPACT
@@ -49,8 +50,7 @@ def memory_path() -> Iterator[Path]:
 
 @pytest.mark.parametrize("turn", range(SEEDS))
 def test_power_loss(turn: int, shim: Path, memory_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = choose_seed() + turn
     rng = random.Random(seed)
     root = memory_path / "root"
     root.mkdir(mode=0o700)

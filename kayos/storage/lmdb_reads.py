@@ -1,0 +1,163 @@
+"""The reading half of the durable store: short transactions that copy out, from any thread.
+
+The writer may swap the environment for a compacted one or reopen it at any moment. A reader therefore enters
+the environment that is current, which stays open until the reader left; one that is closing lets nobody in.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kayos.errors import Unavailable, WrongMode
+from kayos.model.mark import Mark
+from kayos.model.pin import Pin
+from kayos.model.producer import ProducerRow
+from kayos.model.record import Record
+from kayos.model.snapshot import LogSlice
+from kayos.model.topic import Mode
+from kayos.storage import catch_up, dump, reader
+from kayos.storage.environment import Environment, EnvironmentClosedError
+from kayos.storage.interface import CatchUpTables, Identity, StoreState, SyncPhase, Usage
+from kayos.storage.layout import PAIR, pack_seq, unpack_mark, unpack_pin, unpack_producer
+from kayos.storage.meta import read_state_row
+from kayos.storage.transaction import Transaction
+
+
+class LmdbReads:
+    """See kayos.storage.interface.Store for what each call means."""
+
+    identity: Identity
+    env: Environment
+    _state: StoreState
+    _pins: dict[str, Pin]
+
+    @property
+    def state(self) -> StoreState:
+        return self._state
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Transaction, Environment]]:
+        """Of a whole copy only: one in the middle of a catch-up or rollback is nobody's business."""
+        if self._state.sync.phase is not SyncPhase.READY:
+            raise Unavailable(f"this replica is {self._state.sync.phase}: read from another one", retry_delay_ms=500)
+        with self._reading_any() as (txn, env):
+            yield txn, env
+
+    @contextmanager
+    def _reading_any(self) -> Iterator[tuple[Transaction, Environment]]:
+        env = self._enter_environment()
+        with env.reading_inside() as txn:
+            yield txn, env
+
+    def _enter_environment(self) -> Environment:
+        while True:
+            env = self.env
+            try:
+                env.enter_reader()
+                return env
+            except EnvironmentClosedError:
+                if env is self.env:
+                    raise Unavailable(
+                        "the store is closed, or being reopened after a disk error: try again", retry_delay_ms=200
+                    ) from None
+
+    def get(self, key: bytes) -> Record | None:
+        with self._reading() as (txn, env):
+            if self.identity.mode is not Mode.COMPACT:
+                raise WrongMode("getting by key needs a topic of mode 'compact': this one is a log")
+            return reader.find_record(txn, env.tables, key)
+
+    def read_log(
+        self, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
+    ) -> LogSlice:
+        with self._reading() as (txn, env):
+            high_seq = read_state_row(txn, env).high_seq
+            end = high_seq if end_seq is None else min(end_seq, high_seq)
+            rows = reader.log_rows(txn, env.tables, after_seq)
+            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
+
+    def read_pin(
+        self, pin_id: str, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
+    ) -> LogSlice:
+        with self._reading() as (txn, env):
+            stored = txn.get(pin_id.encode(), db=env.tables.pins)
+            pin = reader.check_pin(None if stored is None else unpack_pin(pin_id.encode(), stored), pin_id)
+            end = pin.seq if end_seq is None else min(end_seq, pin.seq)
+            rows = reader.pinned_rows(txn, env.tables, after_seq, pin)
+            return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
+
+    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables:
+        with self._reading() as (txn, env):
+            return catch_up.read_tables(txn, env, start_seq)
+
+    def find_mark(self, consumer: str) -> Mark | None:
+        table_key = consumer.encode()
+        with self._reading() as (txn, env):
+            stored = txn.get(table_key, db=env.tables.marks)
+            return None if stored is None else unpack_mark(table_key, stored)
+
+    def list_marks(self) -> list[tuple[str, Mark]]:
+        with self._reading() as (txn, env):
+            return [(key.decode(), unpack_mark(key, row)) for key, row in txn.cursor(env.tables.marks)]
+
+    def find_pin(self, pin_id: str) -> Pin | None:
+        return self._pins.get(pin_id)
+
+    def list_pins(self) -> list[Pin]:
+        return [pin for _, pin in sorted(self._pins.items())]
+
+    def find_producer(self, producer_id: bytes) -> ProducerRow | None:
+        with self._reading() as (txn, env):
+            stored = txn.get(producer_id, db=env.tables.producers)
+            return None if stored is None else unpack_producer(producer_id, stored)
+
+    def find_seq_before_time(self, timestamp_ms: int) -> int:
+        with self._reading() as (txn, env):
+            high_seq = read_state_row(txn, env).high_seq
+            return reader.find_seq_before_time(txn, env.tables, timestamp_ms, high_seq)
+
+    def find_expired(self, now_ms: int, rows_max: int) -> tuple[int, int] | None:
+        last = None
+        with self._reading() as (txn, env):
+            cursor = txn.cursor(env.tables.expiry)
+            for index, key in enumerate(cursor.iternext(values=False)):
+                expires_at_ms, seq = PAIR.unpack(key)
+                if index >= rows_max or expires_at_ms > now_ms:
+                    break
+                last = (expires_at_ms, seq)
+        return last
+
+    def find_purgeable(self, before_seq: int, rows_max: int) -> int:
+        last = b""
+        limit = pack_seq(before_seq)
+        with self._reading() as (txn, env):
+            cursor = txn.cursor(env.tables.tombstones)
+            for index, key in enumerate(cursor.iternext(values=False)):
+                if index >= rows_max or key > limit:
+                    break
+                last = key
+        return int.from_bytes(last, "big")
+
+    def usage(self) -> Usage:
+        with self._reading_any() as (txn, env):
+            row = read_state_row(txn, env)
+            entries = {
+                name: txn.stat(getattr(env.tables, name))["entries"]
+                for name in ("keys", "tombstones", "marks", "producers")
+            }
+            used_bytes = env.used_pages(txn) * env.page_size
+            file_bytes = (env.last_page + 1) * env.page_size
+        return Usage(
+            messages=row.log[0],
+            message_bytes=row.log[1],
+            pins=sum(pin.is_alive for pin in self._pins.values()),
+            retained=row.retained[0],
+            retained_bytes=row.retained[1],
+            map_bytes=env.map_bytes,
+            file_bytes=file_bytes,
+            free_bytes=max(0, file_bytes - used_bytes),
+            **entries,
+        )
+
+    def dump(self) -> Iterator[tuple[str, object]]:
+        with self._reading() as (txn, env):
+            yield from dump.dump_rows(txn, env, self._state)
