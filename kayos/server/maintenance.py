@@ -9,9 +9,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from kayos.errors import KayosError
 from kayos.limits import (
+    COMPACT_INTERVAL_S,
     MAINTENANCE_ROWS_MAX,
     PRODUCER_RETENTION_MS,
     PRODUCER_SAMPLE_INTERVAL_MS,
@@ -59,7 +61,9 @@ class Maintenance:
         self._retained_bytes_max = retained_bytes_max
         self._compacting = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
-        self._clocks: dict[str, ProducerClock] = {}
+        self._compactions: WeakKeyDictionary[Shard, asyncio.Task[tuple[int, int]]] = WeakKeyDictionary()
+        self._compact_at: WeakKeyDictionary[Shard, float] = WeakKeyDictionary()
+        self._clocks: WeakKeyDictionary[Shard, ProducerClock] = WeakKeyDictionary()
         self._readers_checked_at = time.monotonic()
         self._log = get_log()
 
@@ -80,15 +84,26 @@ class Maintenance:
         for request in plan(facts):
             assert isinstance(request, ControlRequest)
             await shard.control(request.control)
-        if await shard.read(shard.store.wants_compaction) and not self._compacting.locked():
+        if await shard.read(shard.store.wants_compaction) and self._may_compact(shard):
             task = asyncio.create_task(self._compact_safely(shard))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
     async def compact(self, shard: Shard) -> tuple[int, int]:
+        """Compact now, or share the compaction of this shard that is under way. It outlives its callers."""
+        task = self._compactions.get(shard)
+        if task is None or task.done():
+            task = shard.start_background(self._compact_alone(shard))
+            self._compactions[shard] = task
+        return await asyncio.shield(task)
+
+    async def _compact_alone(self, shard: Shard) -> tuple[int, int]:
         """One at a time on the node: each needs the space of a second copy."""
         async with self._compacting:
             return await self._compact(shard)
+
+    def _may_compact(self, shard: Shard) -> bool:
+        return not self._compacting.locked() and time.monotonic() >= self._compact_at.get(shard, 0.0)
 
     async def close(self) -> None:
         """Wait for a compaction that runs; it cannot be cut off in the middle of its copy."""
@@ -103,6 +118,8 @@ class Maintenance:
             shard.log.exception("maintenance failed")
 
     async def _compact_safely(self, shard: Shard) -> None:
+        # Whatever made it fail (no room on the disk) would most likely make it fail again at once.
+        self._compact_at[shard] = time.monotonic() + COMPACT_INTERVAL_S
         try:
             await self.compact(shard)
         except KayosError as error:
@@ -115,8 +132,7 @@ class Maintenance:
         usage = await shard.read(shard.store.usage)
         if not usage.retained:
             return True
-        freed = await shard.run_in_writer(partial(shard.store.sweep_retained, MAINTENANCE_ROWS_MAX))
-        return freed < MAINTENANCE_ROWS_MAX
+        return await shard.run_in_writer(partial(shard.store.sweep_retained, MAINTENANCE_ROWS_MAX))
 
     async def _maybe_check_readers(self, shards: list[Shard]) -> None:
         if time.monotonic() - self._readers_checked_at < READER_CHECK_INTERVAL_S:
@@ -132,7 +148,7 @@ class Maintenance:
         """Blocking: everything that the plan wants to know."""
         store, topic, state, time_ms = shard.store, shard.topic, shard.state, now_ms()
         retention, usage = topic.retention, store.usage()
-        clock = self._clocks.setdefault(f"{topic.topic_id}-{shard.index}", ProducerClock())
+        clock = self._clocks.setdefault(shard, ProducerClock())
         aged_seq = find_older_than(store, time_ms, retention.max_age_ms)
         tombstone_seq = find_older_than(store, time_ms, retention.tombstone_ms) if usage.tombstones else 0
         return Facts(

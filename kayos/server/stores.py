@@ -1,8 +1,10 @@
 """Where the node meets the storage engine: opening a shard's store, and compacting it beside its work."""
 
 import asyncio
+import os
 from pathlib import Path
 
+from kayos.errors import StoreFull
 from kayos.model.topic import Topic
 from kayos.server.config import NodeConfig
 from kayos.server.shard import ServedStore, Shard
@@ -25,6 +27,7 @@ async def compact(shard: Shard) -> tuple[int, int]:
     """The file's bytes before and after. The copy is made while writes go on; the swap is the writer's."""
     store = shard.store
     assert isinstance(store, LmdbStore)
+    await shard.read(check_room, store)
     compaction = await asyncio.to_thread(Compaction, store)
     try:
         await asyncio.to_thread(compaction.prepare)
@@ -34,3 +37,17 @@ async def compact(shard: Shard) -> tuple[int, int]:
         raise
     shard.log.info("compacted", bytes_before=compaction.bytes_before, bytes_after=compaction.bytes_after)
     return compaction.bytes_before, compaction.bytes_after
+
+
+def check_room(store: LmdbStore) -> None:
+    """The copy must fit on the disk and leave the reserve that deletes and takeovers live on."""
+    usage = store.usage()
+    disk = os.statvfs(store.directory)
+    disk_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    reserve_bytes = min(int(disk_bytes * (1 - store.options.full_fraction)), store.options.disk_reserve_bytes_max)
+    needed_bytes = usage.file_bytes - usage.free_bytes + reserve_bytes
+    if free_bytes < needed_bytes:
+        raise StoreFull(
+            f"compaction needs {needed_bytes} bytes on the disk and {free_bytes} are free: make room first",
+            retry_delay_ms=60_000,
+        )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kayos.errors import FailedPrecondition, ResetRequired
 from kayos.model.snapshot import LogSlice
-from kayos.storage.changes import Changes, MessageRow
+from kayos.storage.changes import Changes, MessageRow, message_row
 from kayos.storage.environment import Environment
 from kayos.storage.interface import CatchUpTables, RetainedRow, SyncPhase, SyncState
 from kayos.storage.layout import (
@@ -127,4 +127,4 @@ def _retained_since(txn: Transaction, env: Environment, start_seq: int) -> tuple
 
 def _message_row(stored: bytes) -> MessageRow:
     record = decode_verified(stored[:8], stored)
-    return stored[:8], record.key, record.kind, record.expires_at_ms, stored
+    return message_row(record, stored)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kayos.errors import DamagedStore
-from kayos.limits import ENDED_PINS_KEPT
+from kayos.limits import ENDED_PINS_KEPT, LMDB_KEY_BYTES_MAX
 from kayos.model.control import (
     CommitMark,
     Control,
@@ -31,6 +31,7 @@ from kayos.storage.interface import Floors, StoreState
 from kayos.storage.layout import (
     HAS_EXPIRY,
     KEY_ROW,
+    KEY_ROW_REST,
     KIND_MASK,
     PAIR,
     STATE,
@@ -47,8 +48,8 @@ from kayos.storage.layout import (
 )
 from kayos.storage.transaction import Database, Transaction
 
-# seq as key, key, kind, expires_at_ms, stored record
-MessageRow = tuple[bytes, bytes, int, int, bytes]
+# seq as key, key, kind, expires_at_ms, stored record, its checksum
+MessageRow = tuple[bytes, bytes, int, int, bytes, int]
 
 
 class Changes:
@@ -73,12 +74,14 @@ class Changes:
         """
         if not rows:
             return
-        txn, tables, sums = self.txn, self.tables, self.log_sums
+        txn, tables = self.txn, self.tables
         if self.is_compact:
             self._put_keys(rows)
         txn.cursor(tables.log).putmulti([(row[0], row[4]) for row in rows], append=True)
-        for seq_key, _, kind, expires_at_ms, stored in rows:
-            sums.add(checksum=checksum_in(stored), size=len(stored))
+        self.log_sums.add_all(
+            len(rows), size=sum([len(row[4]) for row in rows]), checksums=sum([row[5] for row in rows])
+        )
+        for seq_key, _, kind, expires_at_ms, _, _ in [row for row in rows if row[2] != Kind.PUT or row[3]]:
             if kind == Kind.DELETE and self.is_compact:
                 txn.put(seq_key, b"", db=tables.tombstones, append=True)
             if expires_at_ms:
@@ -87,14 +90,13 @@ class Changes:
         self.state = replace(self.state, high_seq=max(self.state.high_seq, last_seq), message_seq=last_seq)
 
     def _put_keys(self, rows: Sequence[MessageRow]) -> None:
-        pack = KEY_ROW.pack
-        unpack_seq = SEQ.unpack
+        pack, size_of, short_max = KEY_ROW_REST.pack, len, LMDB_KEY_BYTES_MAX
         key_rows = []
-        for seq_key, key, kind, expires_at_ms, stored in rows:
+        for seq_key, key, kind, expires_at_ms, stored, checksum in rows:
             if key:
                 flags = kind | HAS_EXPIRY if expires_at_ms else kind
-                row = pack(unpack_seq(seq_key)[0], flags, checksum_in(stored), len(stored))
-                key_rows.append((slot_of(key), row))
+                slot = key if size_of(key) < short_max else slot_of(key)
+                key_rows.append((slot, seq_key + pack(flags, checksum, size_of(stored))))
         key_rows.sort()
         cursor = self.txn.cursor(self.tables.keys)
         replaced = cursor.getmulti([slot for slot, _ in key_rows])
@@ -106,15 +108,17 @@ class Changes:
         """Take the older revisions out of the log, in sequence order."""
         plain = []
         special = []
-        sums = self.log_sums
-        pinned_seq = self.pinned_seq
+        size_removed = checksums_removed = 0
+        pinned_seq, put, unpack = self.pinned_seq, int(Kind.PUT), KEY_ROW.unpack
         for slot, row in replaced:
-            seq, flags, checksum, size = KEY_ROW.unpack(row)
-            if flags == Kind.PUT and seq > pinned_seq:
+            seq, flags, checksum, size = unpack(row)
+            if flags == put and seq > pinned_seq:
                 plain.append(row[:8])
-                sums.remove(checksum=checksum, size=size)
+                size_removed += size
+                checksums_removed += checksum
             else:
                 special.append((row[:8], slot))
+        self.log_sums.remove_all(len(plain), size=size_removed, checksums=checksums_removed)
         plain.sort()
         delete, log = self.txn.delete, self.tables.log
         for seq_key in plain:
@@ -272,6 +276,11 @@ class Changes:
             (self.retained_sums.count, self.retained_sums.size, self.retained_sums.total),
         )
         self.txn.put(STATE, row.pack(), db=self.tables.meta)
+
+
+def message_row(record: Record, stored: bytes) -> MessageRow:
+    """What `put_messages` takes, of a record that came from another copy."""
+    return stored[:8], record.key, record.kind, record.expires_at_ms, stored, checksum_in(stored)
 
 
 def live_kind(row: bytes) -> tuple[int, int]:

@@ -173,8 +173,8 @@ class Store(Protocol):
 
     def finish_catch_up(self, tables: CatchUpTables) -> None: ...
 
-    def sweep_retained(self, rows_max: int) -> int:
-        """Free retained rows that no living pin needs; how many went."""
+    def sweep_retained(self, rows_max: int) -> bool:
+        """Look at some retained rows and free those that no living pin needs; whether all have been seen."""
         ...
 
     # Reading: any thread.

@@ -54,6 +54,8 @@ SYNC = b"sync"
 
 PAIR = struct.Struct(">QQ")
 KEY_ROW = struct.Struct(">QBII")
+# The same without the sequence, which is at hand packed already.
+KEY_ROW_REST = struct.Struct(">BII")
 
 # In the kind of a key's row: the live record stands in `expiry` too.
 KIND_MASK = 0x0F
@@ -88,14 +90,20 @@ class Sums:
     total: int = 0
 
     def add(self, *, checksum: int, size: int) -> None:
-        self.count += 1
-        self.size += size
-        self.total = (self.total + checksum) & _SUM_MASK
+        self.add_all(1, size=size, checksums=checksum)
 
     def remove(self, *, checksum: int, size: int) -> None:
-        self.count -= 1
+        self.remove_all(1, size=size, checksums=checksum)
+
+    def add_all(self, count: int, *, size: int, checksums: int) -> None:
+        self.count += count
+        self.size += size
+        self.total = (self.total + checksums) & _SUM_MASK
+
+    def remove_all(self, count: int, *, size: int, checksums: int) -> None:
+        self.count -= count
         self.size -= size
-        self.total = (self.total - checksum) & _SUM_MASK
+        self.total = (self.total - checksums) & _SUM_MASK
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from kayos.model.snapshot import LogSlice
 from kayos.model.takeover import TakeoverRow
 from kayos.model.write import Batch, Request
 from kayos.storage import catch_up, generation
-from kayos.storage.changes import Changes, MessageRow
+from kayos.storage.changes import Changes, MessageRow, message_row
 from kayos.storage.compaction import Compaction
 from kayos.storage.control_codec import decode_control
 from kayos.storage.environment import Environment, fsync_path
@@ -59,11 +59,11 @@ from kayos.storage.layout import (
     pack_sync,
     pack_takeover,
     unpack_pin,
-    unpack_retained,
 )
 from kayos.storage.lmdb_reads import LmdbReads
 from kayos.storage.meta import read_meta
 from kayos.storage.sequencer import Sequencer
+from kayos.storage.sweep import Sweep
 from kayos.storage.transaction import Transaction
 from kayos.storage.verify import verify_before_use
 from kayos.storage.witness import Witness
@@ -91,7 +91,7 @@ class LmdbStore(LmdbReads):
         self.generation = 0
         self._needs_reopen = False
         self._known_transaction = 0
-        self._sweep_from: bytes | None = b""
+        self._sweep = Sweep()
         self._witness: Witness | None = None
         self.env: Environment
         self._state: StoreState
@@ -154,7 +154,7 @@ class LmdbStore(LmdbReads):
             raise
         self.env = env
         self._needs_reopen = False
-        self._sweep_from = b""
+        self._sweep = Sweep()
         self._note_commit()
 
     def copy_to(self, number: int) -> "LmdbStore":
@@ -226,6 +226,8 @@ class LmdbStore(LmdbReads):
         except (WriteUnknown, DamagedStore):
             self._needs_reopen = True
             raise
+        if changes.pins != self._pins:
+            self._sweep.pins_changed(self._pins, changes.pins)
         self._state, self._pins = changes.state, changes.pins
         self._sums = (changes.log_sums, changes.retained_sums)
         self._note_commit()
@@ -244,7 +246,6 @@ class LmdbStore(LmdbReads):
                 forward(batch)
         except _NothingToWriteError:
             return CommitResult(answers, None)  # type: ignore[arg-type]
-        self._note_ended_pins()
         return CommitResult(answers, batch)
 
     def apply(self, batch: Batch) -> None:
@@ -272,13 +273,12 @@ class LmdbStore(LmdbReads):
                     control = decode_control(record.value)
                     changes.apply_control(control, seq=record.seq, timestamp_ms=record.timestamp_ms)
                 else:
-                    run.append((stored[:8], record.key, record.kind, record.expires_at_ms, stored))
+                    run.append(message_row(record, stored))
             changes.put_messages(run)
             changes.put_producers(batch.producers)
             changes.state = replace(
                 changes.state, high_seq=batch.last_seq, last_timestamp_ms=batch.timestamp_ms, epoch=batch.epoch
             )
-        self._note_ended_pins()
 
     def take_over(self, row: TakeoverRow) -> None:
         if row.start_seq != self._state.high_seq:
@@ -310,26 +310,15 @@ class LmdbStore(LmdbReads):
     def finish_catch_up(self, tables: CatchUpTables) -> None:
         with self.changing() as changes:
             catch_up.apply_tables(changes, tables)
-        self._note_ended_pins()
 
-    def sweep_retained(self, rows_max: int) -> int:
-        living = [pin.seq for pin in self._pins.values() if pin.is_alive]
-        if self._sweep_from is None or not self._sums[1].count:
-            self._sweep_from = None
-            return 0
-        with self.changing() as changes:
-            before = changes.retained_sums.count
-            if living:
-                self._sweep_from = _sweep_rows(changes, self._sweep_from, living, rows_max)
-            else:
-                changes.drop_all_retained()
-                self._sweep_from = None
-            return before - changes.retained_sums.count
-
-    def _note_ended_pins(self) -> None:
-        """Retained rows may have lost their last pin: look through them from the start."""
-        if self._sums[1].count and self._sweep_from is None:
-            self._sweep_from = b""
+    def sweep_retained(self, rows_max: int) -> bool:
+        if not self._sums[1].count:
+            return True
+        if not self._sweep.is_done:
+            with self.changing() as changes:
+                position = self._sweep.step(changes, rows_max)
+            self._sweep.position = position
+        return self._sweep.is_done
 
     def _check_ready_to_write(self) -> None:
         if self._state.sync.phase is not SyncPhase.READY:
@@ -399,23 +388,3 @@ def check_batch(batch: Batch) -> list[Record]:
         previous = record.seq
         records.append(record)
     return records
-
-
-def _sweep_rows(changes: Changes, start: bytes, living: list[int], rows_max: int) -> bytes | None:
-    """Look at some retained rows; where to go on, or None when the table was seen to its end."""
-    cursor = changes.txn.cursor(changes.tables.retained)
-    found = cursor.set_range(start) if start else cursor.first()
-    gone: list[tuple[bytes, bytes]] = []
-    next_start: bytes | None = None
-    if found:
-        for index, (seq_key, row) in enumerate(cursor.iternext()):
-            if index >= rows_max:
-                next_start = seq_key
-                break
-            replaced_by, record = unpack_retained(seq_key, row)
-            seq = int.from_bytes(record[:8], "big")
-            if not any(seq <= pin_seq < replaced_by for pin_seq in living):
-                gone.append((seq_key, row))
-    for seq_key, row in gone:
-        changes.drop_retained(seq_key, row)
-    return next_start

@@ -108,9 +108,9 @@ class MemoryStore:
     def save_sync(self, sync: SyncState) -> None:
         self._state = replace(self._state, sync=sync)
 
-    def sweep_retained(self, rows_max: int) -> int:
+    def sweep_retained(self, rows_max: int) -> bool:
         """Nothing to do: a retained row goes with the last pin that needs it."""
-        return 0
+        return True
 
     # Catching up
 

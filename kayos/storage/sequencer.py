@@ -43,7 +43,7 @@ from kayos.model.record import CHECKSUM, HEAD, Kind, checksum_of, encode_record
 from kayos.model.write import Batch, ControlRequest, Request, WriteRequest, WriteResult
 from kayos.storage.changes import Changes, MessageRow, live_kind
 from kayos.storage.control_codec import encode_control
-from kayos.storage.layout import PAIR, slot_of, unpack_mark, unpack_producer
+from kayos.storage.layout import PAIR, checksum_in, slot_of, unpack_mark, unpack_producer
 from kayos.storage.reader import read_record
 
 # seq, kind, value, packed headers, expires_at_ms
@@ -78,16 +78,18 @@ class Run:
 
     def encode(self, timestamp_ms: int) -> list[MessageRow]:
         """The rows to write, ascending by sequence."""
-        pack, size_of, checksum = HEAD.pack, len, CHECKSUM.pack
+        pack, pack_checksum, size_of = HEAD.pack, CHECKSUM.pack, len
         rows: list[MessageRow] = []
         for key, (seq, kind, value, headers, expires_at_ms) in self._items():
             if headers or expires_at_ms:
                 stored = encode_record(seq, kind, timestamp_ms, key, value, headers, expires_at_ms)
+                checksum = checksum_in(stored)
             else:
                 # encode_record for the plain record, without the call: this line is the ingest's hottest.
                 body = pack(seq, kind, 0, size_of(key), timestamp_ms) + key + value
-                stored = body + checksum(checksum_of(body))
-            rows.append((stored[:8], key, kind, expires_at_ms, stored))
+                checksum = checksum_of(body)
+                stored = body + pack_checksum(checksum)
+            rows.append((stored[:8], key, kind, expires_at_ms, stored, checksum))
         rows.sort()
         return rows
 

@@ -75,7 +75,7 @@ def test_a_pinned_snapshot_outlives_a_million_overwrites(tmp_path: Path) -> None
 
     # And when the pin ends, what it retained is given back
     store.commit([ControlRequest(EndPin("p", "released"))], now_ms=0)
-    while store.sweep_retained(1000):
+    while not store.sweep_retained(1000):
         pass
     assert store.usage().retained == 0
     store.close()

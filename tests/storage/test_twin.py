@@ -31,7 +31,7 @@ from .pair import Pair
 
 IS_LONG = os.environ.get("KAYOS_TEST_PROFILE") == "long"
 SETTINGS = settings(
-    max_examples=20_000 if IS_LONG else 60,
+    max_examples=20_000 if IS_LONG else 150,
     stateful_step_count=80 if IS_LONG else 40,
     deadline=None,
     print_blob=True,
@@ -130,9 +130,7 @@ class TwinMachine(RuleBasedStateMachine):
 
     @rule(rows_max=st.sampled_from([1, 3, 1000]))
     def sweep(self, rows_max: int) -> None:
-        swept = self.head.lmdb.sweep_retained(rows_max)
-        assert 0 <= swept <= rows_max
-        if swept < rows_max:
+        if self.head.lmdb.sweep_retained(rows_max):
             assert self.head.lmdb.usage().retained == self.head.twin.usage().retained
 
     # The replica

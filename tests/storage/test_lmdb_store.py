@@ -1,0 +1,187 @@
+"""What the LMDB store has beside its twin: files, creation, reopening, readers across a swap, large files."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kayos.errors import DamagedStore, Unavailable
+from kayos.model.control import CreatePin, EndPin
+from kayos.model.takeover import TakeoverRow
+from kayos.model.write import ControlRequest, WriteRequest
+from kayos.storage import generation, lmdb_store, verify
+from kayos.storage.check import check_store
+from kayos.storage.compaction import Compaction
+from kayos.storage.lmdb_store import LmdbStore, StoreOptions
+
+from .helpers import COMPACT, EVERYTHING, HISTORY, decoded
+
+OPTIONS = StoreOptions(map_bytes=1 << 28)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LmdbStore]:
+    opened = LmdbStore.open(tmp_path / "store", COMPACT, OPTIONS)
+    opened.take_over(TakeoverRow(HISTORY, 0, 1))
+    yield opened
+    opened.close()
+    assert check_store(opened.directory).problems == ()
+
+
+def put(store: LmdbStore, *keys: bytes, value: bytes = b"v") -> None:
+    store.commit([WriteRequest(list(keys), [value] * len(keys))], now_ms=1)
+
+
+def compact(store: LmdbStore) -> None:
+    compaction = Compaction(store)
+    compaction.prepare()
+    compaction.swap()
+
+
+def test_directories_and_files_are_private(store: LmdbStore) -> None:
+    put(store, b"k")
+    compact(store)
+    for path in [store.directory, *store.directory.rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), f"{path} has mode {mode:o}"
+
+
+def test_a_crash_during_creation_leaves_a_directory_that_can_be_created_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(directory: Path, number: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb_store.generation, "write_current", crash)
+        with pytest.raises(KeyboardInterrupt):
+            LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    assert list(tmp_path.glob("env.*/data.mdb"))
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    put(store, b"k")
+    store.close()
+    assert check_store(tmp_path).problems == ()
+
+
+def test_a_store_that_lost_its_current_file_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    put(store, b"k")
+    store.close()
+    (tmp_path / generation.CURRENT).unlink()
+    with pytest.raises(DamagedStore, match="CURRENT is missing"):
+        LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    assert list(tmp_path.glob("env.*/data.mdb")), "the data must be left for whoever restores it"
+
+
+def test_an_older_copy_of_the_file_is_noticed(tmp_path: Path) -> None:
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    data = store.env.directory / "data.mdb"
+    older = data.read_bytes()
+    for number in range(3):
+        put(store, b"k%d" % number)
+    store.close()
+    data.write_bytes(older)
+    with pytest.raises(DamagedStore, match="newest commits are missing"):
+        LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    assert check_store(tmp_path).problems
+
+
+def test_long_keys_that_share_their_beginning_stay_apart(store: LmdbStore) -> None:
+    keys = [b"k" * 510, b"k" * 511, b"k" * 512, b"k" * 4096, b"k" * 4095 + b"x"]
+    for number, key in enumerate(keys):
+        put(store, key, value=b"%d" % number)
+    put(store, keys[3], value=b"again")
+    found = {key: store.get(key) for key in keys}
+    assert [record and record.value for record in found.values()] == [b"0", b"1", b"2", b"again", b"4"]
+    assert store.get(b"k" * 4094) is None
+    assert len(store.read_log(0, bytes_max=EVERYTHING).records) == len(keys)
+
+
+def test_readers_go_on_while_the_environment_is_swapped(store: LmdbStore) -> None:
+    """Any reader enters the environment that is current and sees a whole state, however often it changes."""
+    keys = [b"k%d" % number for number in range(50)]
+    put(store, *keys, value=b"0")
+    stopping = threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while not stopping.is_set():
+                records = decoded(store.read_log(0, bytes_max=EVERYTHING).records)
+                assert {record.key for record in records} == set(keys)
+                assert len({record.value for record in records}) == 1
+                store.usage()
+        except BaseException as failure:
+            failures.append(failure)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(30):
+        compact(store)
+        put(store, *keys, value=b"%d" % number)
+    stopping.set()
+    for reader in readers:
+        reader.join(timeout=30)
+    assert not failures
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.close()
+    with pytest.raises(Unavailable):
+        store.read_log(0, bytes_max=1)
+
+
+def test_a_pin_survives_reopening_and_compaction(store: LmdbStore) -> None:
+    put(store, b"a", b"b", value=b"old")
+    store.commit([ControlRequest(CreatePin("p", 60_000))], now_ms=1)
+    pinned = store.read_pin("p", 0, bytes_max=EVERYTHING).records
+    put(store, b"a", b"b", value=b"new")
+    compact(store)
+    store.reopen()
+    assert store.read_pin("p", 0, bytes_max=EVERYTHING).records == pinned
+    assert {record.value for record in decoded(pinned)} == {b"old"}
+
+
+def test_a_large_file_is_verified_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "WALKED_BYTES_MAX", 0)
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    marker = os.urandom(64)
+    put(store, b"k", value=marker)
+    path = store.env.directory / "data.mdb"
+    store.close()
+    LmdbStore.open(tmp_path, COMPACT, OPTIONS).close()
+    content = bytearray(path.read_bytes())
+    at = content.index(marker)
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedStore, match="damaged"):
+        LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+
+
+def test_a_pin_that_ends_during_a_sweep_leaves_nothing_behind(store: LmdbStore) -> None:
+    """The sweep is half through when the pin ends whose rows it has passed already."""
+    keys = [b"k%02d" % number for number in range(20)]
+    put(store, *keys, value=b"old")
+    store.commit([ControlRequest(CreatePin("first", 60_000))], now_ms=1)
+    put(store, *keys, value=b"middle")
+    store.commit([ControlRequest(CreatePin("second", 60_000))], now_ms=1)
+    put(store, *keys, value=b"new")
+    assert store.usage().retained == 40
+    store.commit([ControlRequest(CreatePin("third", 60_000)), ControlRequest(EndPin("third", "released"))], now_ms=1)
+    assert not store.sweep_retained(25)
+    store.commit([ControlRequest(EndPin("first", "released"))], now_ms=1)
+    while not store.sweep_retained(7):
+        pass
+    assert store.usage().retained == 20
+    store.commit([ControlRequest(EndPin("second", "released"))], now_ms=1)
+    assert store.sweep_retained(1)
+    assert store.usage().retained == 0
