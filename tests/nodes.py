@@ -41,6 +41,7 @@ class NodeProcess:
         self.address = ""
         self.log: list[dict[str, Any]] = []
         self._reader: threading.Thread | None = None
+        self._logged = threading.Condition()
 
     @classmethod
     def start(
@@ -91,6 +92,18 @@ class NodeProcess:
             self.process.kill()
         self.wait()
 
+    def wait_for_event(self, event: str, timeout: float = 30.0) -> dict[str, Any]:
+        """The newest line of the log with that event, once there is one."""
+
+        def find() -> dict[str, Any] | None:
+            return next((entry for entry in reversed(self.log) if entry.get("event") == event), None)
+
+        with self._logged:
+            found = self._logged.wait_for(find, timeout)
+        if found is None:
+            raise NodeFailed(f"no event {event!r} within {timeout} s: {self.log[-20:]}")
+        return found
+
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -135,5 +148,7 @@ class NodeProcess:
             entry = json.loads(line)
         except ValueError:
             entry = {"event": line.decode(errors="replace").rstrip()}
-        self.log.append(entry)
-        del self.log[:-10_000]
+        with self._logged:
+            self.log.append(entry)
+            del self.log[:-10_000]
+            self._logged.notify_all()

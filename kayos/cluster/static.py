@@ -17,7 +17,7 @@ import google_crc32c
 import msgspec
 
 from kayos.cluster.coordinator import ShardView
-from kayos.errors import DamagedStore, InvalidArgument, LimitReached, TopicExists, TopicNotFound
+from kayos.errors import DamagedStore, InvalidArgument, LimitReached, StoreFull, TopicExists, TopicNotFound
 from kayos.limits import SHARDS_PER_NODE_MAX, TOPICS_MAX
 from kayos.model.topic import Topic
 
@@ -110,7 +110,13 @@ class StaticCoordinator:
         await asyncio.shield(asyncio.ensure_future(self._write_and_keep(topics)))
 
     async def _write_and_keep(self, topics: dict[str, Topic]) -> None:
-        await asyncio.to_thread(write_topics, self._path, list(topics.values()))
+        try:
+            await asyncio.to_thread(write_topics, self._path, list(topics.values()))
+        except OSError as error:
+            raise StoreFull(
+                f"the list of topics cannot be written ({error.strerror}): nothing was changed, make room on the disk",
+                retry_delay_ms=1_000,
+            ) from error
         self._topics = topics
 
 

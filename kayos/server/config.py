@@ -86,7 +86,9 @@ class NodeConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type in (int, float) and (value != value or value < 0):
-                raise InvalidArgument(f"{field.name} is {value}: give a positive number")
+                raise InvalidArgument(f"{field.name} is {value}: give 0 or more")
+            if field.name in ("subscribers_max", "concurrent_calls_max") and value < 1:
+                raise InvalidArgument(f"{field.name} is {value}: give 1 or more")
             if field.name.endswith("_s") and not 0 < value <= 86_400:
                 raise InvalidArgument(f"{field.name} is {value}: give a number of seconds above 0, up to 86400")
 

@@ -29,7 +29,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         make_private(path)
-        self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._lock = open_lock(path / LOCK_FILE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -53,6 +53,13 @@ def make_private(path: Path) -> None:
         raise InvalidArgument(f"{path} is not a directory: give one for the data") from None
     except OSError as error:
         raise InvalidArgument(f"the data directory {path} cannot be used: {error.strerror}") from error
+
+
+def open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be opened ({error.strerror}): give another data directory") from error
 
 
 def find_or_create_node_id(path: Path) -> str:

@@ -12,6 +12,7 @@ from kayos.errors import InvalidArgument, WrongMode
 from kayos.limits import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
+    BATCH_HEADERS_MAX,
     HEADER_NAME_BYTES_MAX,
     HEADERS_BYTES_MAX,
     HEADERS_COUNT_MAX,
@@ -57,6 +58,7 @@ def write_from_wire(request: log_pb2.ProduceRequest, topic: Topic) -> tuple[Writ
     if not keys:
         keys = [b""] * count
     size = check_sizes(keys, values)
+    check_headers_count(request)
     headers = {entry.index: packed_headers(entry) for entry in unique(request.headers, count, "headers")}
     size += sum(map(len, headers.values()))
     if size > BATCH_BYTES_MAX:
@@ -142,6 +144,13 @@ def unique(entries: Iterable[E], count: int, name: str) -> Iterable[E]:
             raise InvalidArgument(f"{name} for message {entry.index} stand twice: give them once")
         seen.add(entry.index)
         yield entry
+
+
+def check_headers_count(request: log_pb2.ProduceRequest) -> None:
+    """Headers are walked one by one on the event loop, so all of a batch are bounded together."""
+    count = sum(len(entry.headers) for entry in request.headers)
+    if count > BATCH_HEADERS_MAX:
+        raise InvalidArgument(f"the batch has {count} headers: send at most {BATCH_HEADERS_MAX}, split it")
 
 
 def packed_headers(entry: "log_pb2.types__pb2.IndexedHeaders") -> bytes:  # type: ignore[name-defined]

@@ -4,6 +4,8 @@ Directories are named by ids (`<topic_id>-<shard>`), never by names. A shard who
 served: its callers hear why, the rest of the node lives. A deleted topic's directories are moved to the
 trash before they are removed, so that a crash never leaves half a store where a whole one is expected;
 directories that no topic names are reported and left alone, since a lost list of topics must not cost data.
+
+`host` and `unhost` are called one at a time and run to their end (the cluster service sees to it).
 """
 
 import asyncio
@@ -39,8 +41,6 @@ class Hosting:
         self._open_store = open_store
         self._pool = pool
         self._topics: dict[str, HostedTopic] = {}
-        # Creating and deleting take turns, so that a topic is never half of each.
-        self._lock = asyncio.Lock()
         self._log = get_log()
 
     async def open(self) -> None:
@@ -55,27 +55,26 @@ class Hosting:
             if path.name not in known:
                 self._log.warning("a directory belongs to no topic and is left alone", directory=path.name)
 
-    async def host(self, topic: Topic) -> None:
-        """Open every shard of the topic; create what is not there."""
-        async with self._lock:
-            if topic.name in self._topics:
-                return
+    async def host(self, topic: Topic) -> dict[int, KayosError]:
+        """Open every shard of the topic, create what is not there; why some of them could not be opened."""
+        hosted = self._topics.get(topic.name)
+        if hosted is None:
             hosted = HostedTopic(topic)
             for index in range(topic.shards):
                 await self._open_shard(hosted, index)
             self._topics[topic.name] = hosted
+        return hosted.failed
 
     async def unhost(self, topic: Topic) -> None:
         """Close a deleted topic's shards and remove their directories."""
-        async with self._lock:
-            hosted = self._topics.pop(topic.name, None)
-            if hosted is None:
-                return
-            reason = TopicNotFound(f"topic {topic.name!r} was deleted")
-            for shard in hosted.shards.values():
-                await shard.close(reason)
-            for index in range(topic.shards):
-                await asyncio.to_thread(self._throw_away, self._path(topic, index))
+        hosted = self._topics.pop(topic.name, None)
+        if hosted is None:
+            return
+        reason = TopicNotFound(f"topic {topic.name!r} was deleted")
+        for shard in hosted.shards.values():
+            await shard.close(reason)
+        for index in range(topic.shards):
+            await asyncio.to_thread(self._throw_away, self._path(topic, index))
 
     def change(self, topic: Topic) -> None:
         """Take over a topic's new retention."""

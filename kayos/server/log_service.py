@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import google_crc32c
 
-from kayos.errors import InvalidArgument, MarkNotFound, OutOfRange, PinNotFound
-from kayos.limits import PRODUCE_STREAM_IN_FLIGHT_MAX
+from kayos.errors import InvalidArgument, MarkNotFound, OutOfRange, Overloaded, PinNotFound
+from kayos.limits import INGEST_BYTES_MAX
 from kayos.model.control import CommitMark, CreatePin, DropMark, EndPin, RenewPin
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
@@ -40,6 +40,7 @@ COPIES = 1
 class LogService:
     def __init__(self, hosting: Hosting, config: NodeConfig) -> None:
         self._hosting = hosting
+        self._ingest = MemoryBudget(INGEST_BYTES_MAX)
         self._budget = MemoryBudget(config.snapshot_memory_bytes_max)
         self._copy_bytes_max = config.snapshot_copy_bytes_max
         self._stalled_s = config.stalled_reader_s
@@ -49,7 +50,21 @@ class LogService:
 
     # Producing
 
-    async def produce(self, request: log_pb2.ProduceRequest, call: Call | None = None) -> log_pb2.ProduceResponse:
+    async def produce(self, request: log_pb2.ProduceRequest, call: Call) -> log_pb2.ProduceResponse:
+        """A single write is refused when too much waits; a stream is held back instead (produce_stream.py)."""
+        size = request.ByteSize()
+        if not self._ingest.has_room(size):
+            raise Overloaded(
+                f"{self._ingest.bytes_held} bytes of writes wait in this node: nothing was written, send again later",
+                retry_delay_ms=500,
+            )
+        async with self._ingest.hold(size):
+            return await self._write(request)
+
+    async def produce_stream(self, requests: AsyncIterator[log_pb2.ProduceRequest], call: Call) -> None:
+        await serve_produce_stream(requests, self._write, call, self._ingest)
+
+    async def _write(self, request: log_pb2.ProduceRequest) -> log_pb2.ProduceResponse:
         shard = self._find(request.shard)
         write, size = write_from_wire(request, shard.topic)
         result = await shard.write(write, size)
@@ -62,9 +77,6 @@ class LogService:
             duplicate=result.duplicate,
             correlation=request.correlation,
         )
-
-    async def produce_stream(self, requests: AsyncIterator[log_pb2.ProduceRequest], call: Call) -> None:
-        await serve_produce_stream(requests, self.produce, call, in_flight_max=PRODUCE_STREAM_IN_FLIGHT_MAX)
 
     async def wait(self, request: log_pb2.WaitRequest, call: Call) -> log_pb2.WaitResponse:
         shard = self._find(request.shard)

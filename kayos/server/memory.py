@@ -1,4 +1,4 @@
-"""A budget of bytes that many share: what snapshots in memory may take together.
+"""A budget of bytes that many share: what snapshots in memory, or writes that wait, may take together.
 
 First come, first served. Who waits makes the budget `is_pressed`; then readers that do not progress lose
 their snapshot sooner, so that a client that never reads cannot starve the others.
@@ -35,8 +35,7 @@ class MemoryBudget:
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[Hold]:
-        size = min(size, self.bytes_max)
-        await self._take(size)
+        size = await self.take(size)
         held = Hold(self, size)
         try:
             yield held
@@ -54,10 +53,15 @@ class MemoryBudget:
                 waiter.set_result(None)
             self._waiting.popleft()
 
-    async def _take(self, size: int) -> None:
-        if not self._waiting and self.bytes_held + size <= self.bytes_max:
+    def has_room(self, size: int) -> bool:
+        return not self._waiting and self.bytes_held + min(size, self.bytes_max) <= self.bytes_max
+
+    async def take(self, size: int) -> int:
+        """How much was taken, to be given back: `size`, or the whole budget if that is less."""
+        size = min(size, self.bytes_max)
+        if self.has_room(size):
             self.bytes_held += size
-            return
+            return size
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (waiter, size)
         self._waiting.append(entry)
@@ -71,3 +75,4 @@ class MemoryBudget:
             else:
                 self.give_back(0)
             raise
+        return size

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -37,9 +38,9 @@ from kayos.server.shard import ServedStore
 from kayos.server.stores import compact, open_store
 from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS
 
+# For answers on their way out; a health watch never ends by itself, so this is the end of it.
+LAST_ANSWERS_S = 0.5
 SERVICES = ("kayos.v1.Log", "kayos.v1.Cluster")
-# A stream that lives long is bounded by its own number, below that of all calls.
-LONG_CALLS = ("ProduceStream", "ReadPin", "Wait", "Get")
 OPTIONS = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -112,8 +113,10 @@ class Node:
         self._gate.drain()
         if self._hosting is not None:
             self._hosting.refuse(DRAINING)
+        # Meanwhile new calls are still answered, with "shutting down": gRPC itself would only cut them off.
+        await self._gate.wait_idle(self._config.drain_grace_s)
         if self._server is not None:
-            await self._server.stop(self._config.drain_grace_s)
+            await self._server.stop(LAST_ANSWERS_S)
         await self.close()
         self._log.info("stopped")
 
@@ -163,8 +166,11 @@ def advertised_address(config: NodeConfig, port: int) -> str:
     return f"{host}:{port}"
 
 
-def run_node(config: NodeConfig) -> int:
-    """Run a node until a signal ends it; the exit code. Raises KayosError when it cannot start."""
+def run_node(config: NodeConfig, on_ready: Callable[[str], None] | None = None) -> int:
+    """Run a node until a signal ends it; the exit code. Raises KayosError when it cannot start.
+
+    `on_ready` is told the address once the node serves.
+    """
     config.check()
     if not config.standalone:
         raise InvalidArgument("this version runs nodes alone only: say --standalone")
@@ -172,10 +178,10 @@ def run_node(config: NodeConfig) -> int:
     # Whatever creates a file, it is private.
     os.umask(0o077)
     raise_file_limit()
-    return run_on_loop(run_until_signal(config))
+    return run_on_loop(run_until_signal(config, on_ready))
 
 
-async def run_until_signal(config: NodeConfig) -> int:
+async def run_until_signal(config: NodeConfig, on_ready: Callable[[str], None] | None) -> int:
     node = Node(config)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -186,6 +192,8 @@ async def run_until_signal(config: NodeConfig) -> int:
     except (KayosError, OSError):
         await node.close()
         raise
+    if on_ready is not None:
+        on_ready(node.address)
     await stopping.wait()
     await node.drain()
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from kayos.errors import SnapshotExpired
 from kayos.limits import STALLED_UNDER_PRESSURE_S
+from kayos.server.logs import get_log
 from kayos.server.memory import MemoryBudget
 
 
@@ -36,6 +37,7 @@ class Outlet:
                 return
             waited_s += patience_s
             if waited_s >= self._stalled_s or self._budget.is_pressed:
+                get_log().warning("a reader takes nothing and loses its snapshot", waited_s=waited_s)
                 raise SnapshotExpired(
                     f"the reader took nothing for {waited_s:g} s: subscribe again from your mark and read on"
                 )

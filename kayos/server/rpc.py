@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -31,7 +32,8 @@ class Gate:
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self.running: Counter[str] = Counter()
-        self.served: Counter[str] = Counter()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._limits = limits
         self._closing: list[Callable[[], object]] = []
         self.is_draining = False
@@ -43,10 +45,18 @@ class Gate:
         if most is not None and self.running[name] >= most:
             raise LimitReached(f"{most} {name} calls are running, the node's most: try later", retry_delay_ms=1000)
         self.running[name] += 1
-        self.served[name] += 1
+        self._idle.clear()
 
     def leave(self, name: str) -> None:
         self.running[name] -= 1
+        if not self.running.total():
+            self._idle.set()
+
+    async def wait_idle(self, timeout_s: float) -> None:
+        """Until no call is inside, or the time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
 
     def drain(self) -> None:
         """Refuse new calls and tell long-lived ones to end."""

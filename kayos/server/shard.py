@@ -9,7 +9,7 @@ new history begins durably. Meanwhile writes are refused and reads go on.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -63,6 +63,7 @@ class Shard:
         self.log = get_log(topic=topic.name, shard=index, epoch=epoch)
         self.shared_pins = SharedPins(self, self.log)
         self._pool = pool
+        self._background: set[asyncio.Task[Any]] = set()
         self._closed: KayosError | None = None
         self._damage: DataLoss | None = None
         self._ready = False
@@ -85,12 +86,20 @@ class Shard:
     async def run_in_writer(self, call: Callable[[], T]) -> T:
         """Something else that must not run beside a commit."""
         self._check_open()
-        return await self._writer.run(call)
+        return await self._writer.run(partial(self._distrusting, call))
+
+    def start_background(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Something long that needs the store; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
 
     async def become_ready(self) -> None:
         """Take over now, so that the first write need not wait for it."""
         if not self._ready:
-            await self.run_in_writer(self._make_ready)
+            self._check_open()
+            await self._writer.run(self._make_ready)
 
     # Reading
 
@@ -100,10 +109,11 @@ class Shard:
         job = partial(call, *arguments, **options)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, job)
-        except DataLoss as error:
+        except KayosError as error:
             self._check_open()
-            self.problem = error.message
-            self.log.error("damage found while reading", reason=error.message)
+            if isinstance(error, DataLoss):
+                self.problem = error.message
+                self.log.error("damage found while reading", reason=error.message)
             raise
 
     async def wait_for_seq(self, seq: int) -> None:
@@ -140,6 +150,8 @@ class Shard:
         self.shared_pins.close()
         if self._closed is None:
             self._closed = reason
+            # A compaction cannot be cut off in the middle of its copy, and must not outlive the store.
+            await asyncio.gather(*self._background, return_exceptions=True)
             await self._writer.stop()
             await asyncio.to_thread(self.store.close)
 
@@ -152,10 +164,7 @@ class Shard:
     def commit_group(self, requests: Sequence[Request]) -> Sequence[Answer]:
         try:
             self._make_ready()
-            return self.store.commit(requests, now_ms=now_ms()).answers
-        except WriteUnknown as error:
-            self._become_unready(error.message)
-            return repeat_error(error, len(requests))
+            return self._distrusting(lambda: self.store.commit(requests, now_ms=now_ms()).answers)
         except KayosError as error:
             return repeat_error(error, len(requests))
         except Exception:
@@ -167,6 +176,14 @@ class Shard:
         finally:
             self._committed_state = self.store.state
 
+    def _distrusting(self, call: Callable[[], T]) -> T:
+        """Change the store; after an error of the disk or of LMDB it is reopened, which verifies all of it."""
+        try:
+            return call()
+        except (WriteUnknown, DataLoss) as error:
+            self._become_unready(error.message)
+            raise
+
     def group_committed(self) -> None:
         self.state = self._committed_state
         self.high.advance(self.state.high_seq)
@@ -176,7 +193,7 @@ class Shard:
         self._ready = False
         self._must_reopen = True
         self.problem = reason
-        self.log.error("the outcome of a commit is unknown", reason=reason)
+        self.log.error("a commit failed, the store will be reopened", reason=reason)
 
     def _make_ready(self) -> None:
         """In the writer thread. Tries again at most as often as the back-off allows."""

@@ -47,7 +47,9 @@ class SharedPins:
     @asynccontextmanager
     async def use(self, *, above_seq: int) -> AsyncIterator[SharedPin]:
         """A living pin whose snapshot reaches above `above_seq`."""
-        pin = await self._find_or_create(above_seq)
+        # Shielded: a pin whose first user goes away must still be known here, or a storm of subscribers that
+        # come and go would leave one behind each.
+        pin = await asyncio.shield(asyncio.ensure_future(self._find_or_create(above_seq)))
         pin.users += 1
         try:
             yield pin

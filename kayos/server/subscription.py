@@ -29,8 +29,6 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class Subscription:
-    """`snapshots_offered` counts boundaries; tests prove by it that idle consumers stay idle."""
-
     def __init__(
         self, shard: Shard, request: log_pb2.SubscribeRequest, send: Send, budget: MemoryBudget, copy_bytes_max: int
     ) -> None:
@@ -42,7 +40,8 @@ class Subscription:
         self._chunk_bytes = chunk_bytes_from_wire(request.batch_bytes)
         self.position = 0
         self.scanned = 0
-        self.snapshots_offered = 0
+        # A consumer that holds nothing yet cannot have missed a delete: floors do not concern it.
+        self._holds_messages = False
 
     async def run(self) -> None:
         """Serve until the caller goes away, or to the end when it asked for that."""
@@ -82,6 +81,7 @@ class Subscription:
         # A mark of the open history above its end is merely ahead: wait until the log is there.
         await self._shard.high.wait_for(mark.seq)
         self.position = mark.seq
+        self._holds_messages = mark.seq > 0
 
     def _start_after(self, seq: int) -> None:
         state = self._shard.state
@@ -92,12 +92,11 @@ class Subscription:
             )
         self._check_position(state.takeover.find_history_at(seq), seq)
         self.position = seq
+        self._holds_messages = seq > 0
 
     async def _start_at_time(self, time_ms: int) -> None:
         check_number("from_time_ms", time_ms)
-        found = await self._shard.read(self._shard.store.find_seq_before_time, time_ms)
-        # What was removed is older than what is there, so nothing at or after the time is skipped.
-        self.position = max(found, self._shard.state.floors.reader_seq) if found else 0
+        self.position = await self._shard.read(self._shard.store.find_seq_before_time, time_ms)
 
     def _check_position(self, history_id: bytes, seq: int) -> None:
         state = self._shard.state
@@ -106,7 +105,7 @@ class Subscription:
         )
 
     def _check_floor(self) -> None:
-        if self.position:
+        if self._holds_messages:
             state = self._shard.state
             self._check_position(state.takeover.find_history_at(self.scanned), self.scanned)
 
@@ -183,7 +182,7 @@ class Subscription:
         end = log_pb2.SnapshotEnd(mark=mark_to_wire(mark), count=count, checksum=checksum)
         await self._send(log_pb2.SubscribeResponse(end=end).SerializeToString())
         self.position = self.scanned = end_seq
-        self.snapshots_offered += 1
+        self._holds_messages = True
 
     async def _send_at_end(self) -> None:
         mark = self._mark_at(self.position, start_seq=self.position)

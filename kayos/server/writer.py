@@ -5,7 +5,7 @@ writing side, and the thread never touches futures: results come back with one c
 
     submit → room in the queue (bytes and count, first come first served) → group → store.commit → answers
 
-Invariants: accounts of room live on the event loop alone; every accepted request is answered exactly once,
+Invariants: accounts of room live on the event loop alone; every queued request is answered exactly once,
 also when its caller went away, when the commit failed and when the writer stops. Requests enter groups in
 the order of `submit`, because a producer's numbers must not overtake each other.
 """
@@ -69,32 +69,33 @@ class GroupWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Write | _Work | None] = SimpleQueue()
         self._held: _Write | _Work | None = None
-        self._bytes_waiting = 0
-        self._count_waiting = 0
-        self._room_waiters: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._bytes_queued = 0
+        self._count_queued = 0
+        self._waiting: deque[_Write] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"writer-{name}", daemon=True)
         self._thread.start()
 
     async def submit(self, request: Request, size: int) -> WriteResult:
         """The answer of the request's commit; Overloaded when there was no room for too long."""
-        if self._stopping:
-            raise ShuttingDown("the shard is closing: send again, to the node that serves it", retry_delay_ms=500)
-        if self._room_waiters or not self._has_room(size):
-            await self._wait_for_room(size)
-        else:
-            self._take_room(size)
-        if self._stopping:
-            # Room was given just before the stop: nothing may follow the end mark in the queue.
-            raise ShuttingDown("the shard is closing: send again", retry_delay_ms=500)
-        future: asyncio.Future[WriteResult] = self._loop.create_future()
-        self._queue.put(_Write(request, size, future))
-        return await future
+        self._check_running()
+        write = _Write(request, size, self._loop.create_future())
+        if not self._waiting and self._has_room(size):
+            self._enqueue(write)
+            return await write.future
+        self._waiting.append(write)
+        timer = self._loop.call_later(WRITE_QUEUE_WAIT_S, self._give_up, write)
+        try:
+            return await write.future
+        except asyncio.CancelledError:
+            self._leave(write)
+            raise
+        finally:
+            timer.cancel()
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run `call` in the writer thread between two groups. It runs even if the caller goes away."""
-        if self._stopping:
-            raise ShuttingDown("the shard is closing: send again, to the node that serves it", retry_delay_ms=500)
+        self._check_running()
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Work(call, future))
         return await future
@@ -103,64 +104,59 @@ class GroupWriter:
         """Refuse what comes, finish what waits, end the thread."""
         if not self._stopping:
             self._stopping = True
-            for waiter, _ in self._room_waiters:
-                if not waiter.done():
-                    waiter.set_exception(ShuttingDown("the shard is closing: send again", retry_delay_ms=500))
-            self._room_waiters.clear()
+            for write in self._waiting:
+                if not write.future.done():
+                    write.future.set_exception(closing())
+            self._waiting.clear()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         # The last group's answers were posted before the thread ended; let them run.
         await asyncio.sleep(0)
 
+    def _check_running(self) -> None:
+        if self._stopping:
+            raise closing()
+
     # Room, on the event loop
 
     def _has_room(self, size: int) -> bool:
-        return self._count_waiting < WRITE_QUEUE_COUNT_MAX and (
-            self._bytes_waiting + size <= WRITE_QUEUE_BYTES_MAX or not self._count_waiting
+        return self._count_queued < WRITE_QUEUE_COUNT_MAX and (
+            self._bytes_queued + size <= WRITE_QUEUE_BYTES_MAX or not self._count_queued
         )
 
-    def _take_room(self, size: int) -> None:
-        self._bytes_waiting += size
-        self._count_waiting += 1
+    def _enqueue(self, write: _Write) -> None:
+        self._bytes_queued += write.size
+        self._count_queued += 1
+        self._queue.put(write)
 
-    async def _wait_for_room(self, size: int) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        entry = (waiter, size)
-        self._room_waiters.append(entry)
-        try:
-            async with asyncio.timeout(WRITE_QUEUE_WAIT_S):
-                await waiter
-        except TimeoutError:
-            if self._room_was_given(waiter):
-                return
-            raise Overloaded(
-                f"the shard's write queue stayed full for {WRITE_QUEUE_WAIT_S:g} s: nothing was written, send again "
-                "later or more slowly",
-                retry_delay_ms=1000,
-            ) from None
-        except asyncio.CancelledError:
-            if self._room_was_given(waiter):
-                self._give_back(size, 1)
-            raise
-        finally:
-            if entry in self._room_waiters:
-                self._room_waiters.remove(entry)
-
-    @staticmethod
-    def _room_was_given(waiter: asyncio.Future[None]) -> bool:
-        return waiter.done() and not waiter.cancelled() and waiter.exception() is None
-
-    def _give_back(self, size: int, count: int) -> None:
-        self._bytes_waiting -= size
-        self._count_waiting -= count
-        while self._room_waiters:
-            waiter, wanted = self._room_waiters[0]
-            if not waiter.done():
-                if not self._has_room(wanted):
+    def _move_up(self) -> None:
+        """Queue those who waited, in their order. Nobody is queued by its own coroutine after a wait: another
+        one could run in between and overtake it."""
+        while self._waiting:
+            write = self._waiting[0]
+            if not write.future.done():
+                if not self._has_room(write.size):
                     return
-                self._take_room(wanted)
-                waiter.set_result(None)
-            self._room_waiters.popleft()
+                self._enqueue(write)
+            self._waiting.popleft()
+
+    def _give_up(self, write: _Write) -> None:
+        if self._leave(write) and not write.future.done():
+            write.future.set_exception(
+                Overloaded(
+                    f"the shard's write queue stayed full for {WRITE_QUEUE_WAIT_S:g} s: nothing was written, send "
+                    "again later or more slowly",
+                    retry_delay_ms=1000,
+                )
+            )
+
+    def _leave(self, write: _Write) -> bool:
+        """Wait no longer; False when it was queued already. Smaller ones behind it may fit now."""
+        if write not in self._waiting:
+            return False
+        self._waiting.remove(write)
+        self._move_up()
+        return True
 
     def _finish_group(self, group: list[_Write], answers: Sequence[Answer]) -> None:
         self._handler.group_committed()
@@ -171,7 +167,9 @@ class GroupWriter:
                 write.future.set_exception(answer)
             else:
                 write.future.set_result(answer)
-        self._give_back(sum(write.size for write in group), len(group))
+        self._bytes_queued -= sum(write.size for write in group)
+        self._count_queued -= len(group)
+        self._move_up()
 
     def _finish_work(self, work: _Work, result: Any, error: BaseException | None) -> None:
         self._handler.group_committed()
@@ -225,6 +223,10 @@ class GroupWriter:
             self._loop.call_soon_threadsafe(self._finish_work, work, None, error)
         else:
             self._loop.call_soon_threadsafe(self._finish_work, work, result, None)
+
+
+def closing() -> ShuttingDown:
+    return ShuttingDown("the shard is closing: send again, to the node that serves it", retry_delay_ms=500)
 
 
 def is_boundary(request: Request) -> bool:

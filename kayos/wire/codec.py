@@ -12,7 +12,10 @@ from kayos.model.topic import Mode, Retention, Topic
 from kayos.wire.v1 import cluster_pb2, types_pb2
 
 _MODES = {Mode.COMPACT: cluster_pb2.MODE_COMPACT, Mode.LOG: cluster_pb2.MODE_LOG}
-_MODES_BACK = {cluster_pb2.MODE_UNSPECIFIED: Mode.COMPACT, **{value: mode for mode, value in _MODES.items()}}
+_MODES_BACK: dict[int, Mode] = {
+    cluster_pb2.MODE_UNSPECIFIED: Mode.COMPACT,
+    **{value: mode for mode, value in _MODES.items()},
+}
 
 
 def mark_to_wire(mark: Mark) -> types_pb2.Mark:

@@ -5,10 +5,11 @@ stream, so an error means the same whichever way it came.
 """
 
 import json
+from typing import Any
 
 import grpc
 from google.protobuf import any_pb2
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from kayos.errors import (
     DeadlineExceeded,
@@ -26,11 +27,16 @@ DETAILS_KEY = "grpc-status-details-bin"
 # What gRPC itself says when no node of ours did; the text is gRPC's own.
 _TRANSPORT_ERRORS: dict[grpc.StatusCode, type[KayosError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
+    # The other side cut the call off (a caller's own cancellation never comes here): try again.
+    grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.INTERNAL: InternalError,
 }
+
+# What gRPC's asyncio client says in place of the status when the node ended a stream that was being written to.
+_CUT_OFF_WHILE_SENDING = "Internal error from Core"
 
 
 def grpc_code(error: KayosError) -> grpc.StatusCode:
@@ -68,9 +74,12 @@ def error_from_bytes(encoded: bytes) -> KayosError:
 
 def error_from_rpc(error: grpc.RpcError) -> KayosError:
     """What a failed call means, whether the node or gRPC itself said so."""
-    for key, value in error.trailing_metadata() or ():
+    trailing: Any = error.trailing_metadata() or ()
+    for key, value in trailing:
         if key == DETAILS_KEY:
             return error_from_bytes(value)
     code = error.code()
     error_class = _TRANSPORT_ERRORS.get(code, KayosError)
+    if error.details() == _CUT_OFF_WHILE_SENDING:
+        error_class = Unavailable
     return error_class(f"{code.name}: {error.details()}")

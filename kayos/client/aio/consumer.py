@@ -7,32 +7,38 @@ from kayos.client.aio.driver import Driver
 from kayos.client.aio.snapshot import Snapshot
 from kayos.client.core.calls import Directory
 from kayos.client.core.consumer import Subscription, check_finished
+from kayos.client.core.guard import Unpicklable
 from kayos.client.core.reader import ShardReader
 from kayos.client.core.snapshot import SnapshotHead
 from kayos.errors import KayosError
 
 
-class Source:
+class Source(Unpicklable):
     """The next snapshot that a subscription offers, of whichever shard; what both kinds of consumer read from."""
 
     def __init__(self, driver: Driver, directory: Directory, subscription: Subscription) -> None:
         self.driver = driver
         self.directory = directory
         self.subscription = subscription
+        self.is_closed = False
         self._arrivals: Arrivals | None = None
         self._current: ShardReader | None = None
-        self._closed = False
 
-    def next_snapshot(self) -> tuple[ShardReader, SnapshotHead] | None:
+    async def open(self) -> Arrivals:
+        if self._arrivals is None:
+            readers = await self.driver.run(self.subscription.open_readers(self.directory))
+            self._arrivals = Arrivals(self.driver, readers)
+            if self.is_closed:
+                await self._arrivals.close()
+        return self._arrivals
+
+    async def next_snapshot(self) -> tuple[ShardReader, SnapshotHead] | None:
         """None at the end, or when `close` was called meanwhile."""
         check_finished(self._current)
         self._current = None
         try:
-            while not self._closed:
-                if self._arrivals is None:
-                    readers = await self.driver.run(self.subscription.open_readers(self.directory))
-                    self._arrivals = Arrivals(self.driver, readers)
-                reader = self._arrivals.wait()
+            while not self.is_closed:
+                reader = await (await self.open()).wait()
                 if reader is None:
                     return None
                 head = await self.driver.run(reader.prefetch())
@@ -40,14 +46,14 @@ class Source:
                     self._current = reader
                     return reader, head
         except KayosError:
-            if not self._closed:
+            if not self.is_closed:
                 raise
         return None
 
-    def close(self) -> None:
-        self._closed = True
+    async def close(self) -> None:
+        self.is_closed = True
         if self._arrivals is not None:
-            self._arrivals.close()
+            await self._arrivals.close()
 
 
 class Consumer:
@@ -56,25 +62,26 @@ class Consumer:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __aenter__(self) -> "Consumer":
+    async def __aenter__(self) -> "Consumer":
+        await self._source.open()
         return self
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()
 
     def __aiter__(self) -> "Consumer":
         return self
 
-    def __anext__(self) -> Snapshot:
-        found = self._source.next_snapshot()
+    async def __anext__(self) -> Snapshot:
+        found = await self._source.next_snapshot()
         if found is None:
             raise StopAsyncIteration
         reader, head = found
         source = self._source
         return Snapshot(source.driver, source.directory, reader, head, source.subscription.consumer)
 
-    def close(self) -> None:
-        """End it, from any thread: whoever waits in `next` sees the end of the iteration."""
-        self._source.close()
+    async def close(self) -> None:
+        """End it, from any task: whoever waits for the next snapshot sees the end of the iteration."""
+        await self._source.close()

@@ -6,7 +6,9 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
+from grpc.aio import UsageError
 
+from kayos.client.core.guard import Guarded, closed_client
 from kayos.client.core.settings import CHANNEL_OPTIONS
 from kayos.client.core.steps import CloseStream, Invoke, OpenStream, Pause, ReadStream, Result, Step, Steps
 from kayos.errors import DataLoss, KayosError, Unavailable
@@ -20,12 +22,14 @@ def error_from_call(error: BaseException) -> KayosError:
     return Unavailable("the call was cancelled")
 
 
-class Driver:
+class Driver(Guarded):
     def __init__(self) -> None:
+        super().__init__()
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def run(self, steps: Steps[Result]) -> Result:
         """The result of a piece of work, every step of it awaited."""
+        self.check_usable()
         reply: Any = None
         failure: KayosError | None = None
         while True:
@@ -45,13 +49,18 @@ class Driver:
                 if not isinstance(step, ReadStream) or not step.stream.cancelled() or is_being_cancelled():
                     raise
                 failure = Unavailable("the stream was cancelled")
+            except UsageError:
+                # What gRPC raises for a call on a channel that `close` took away meanwhile.
+                failure = closed_client()
 
     def channel(self, address: str) -> grpc.aio.Channel:
+        self.check_usable()
         if address not in self._channels:
             self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         return self._channels[address]
 
     async def close(self) -> None:
+        self.is_closed = True
         channels, self._channels = tuple(self._channels.values()), {}
         for channel in channels:
             await channel.close()

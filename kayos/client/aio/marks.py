@@ -17,18 +17,18 @@ class Marks:
         self._driver = driver
         self._directory = directory
 
-    def get(self, topic: str, consumer: str) -> dict[int, MarkInfo]:
+    async def get(self, topic: str, consumer: str) -> dict[int, MarkInfo]:
         """The consumer's marks by shard."""
         return await self._driver.run(marks.get(self._directory, topic, consumer))
 
-    def list(self, topic: str) -> MarkInfos:
+    async def list(self, topic: str) -> MarkInfos:
         return await self._driver.run(marks.list_all(self._directory, topic))
 
-    def set(self, topic: str, consumer: str, by_shard: Mapping[int, Mark]) -> None:
+    async def set(self, topic: str, consumer: str, by_shard: Mapping[int, Mark]) -> None:
         """Store marks that were kept elsewhere; like a commit they only move forward."""
         await self._driver.run(marks.set_all(self._directory, topic, consumer, by_shard))
 
-    def reset(
+    async def reset(
         self,
         topic: str,
         consumer: str,

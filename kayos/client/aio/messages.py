@@ -1,46 +1,77 @@
 """Message by message: no boundaries, revisions of one key in order, the newest always."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
 from kayos.client.aio.consumer import Source
 from kayos.client.core import marks
 from kayos.client.core.consumer import MessageMarks
 from kayos.client.core.message import Message
+from kayos.client.core.reader import ShardReader
+from kayos.errors import KayosError
 
 
 class MessageConsumer:
-    """Iterate for messages, or over `batches()` for lists of them. A broken stream goes on after the last one given."""
+    """Iterate for messages, or over `batches()` for lists of them. A broken stream goes on after the last one given,
+    and so does a loop that was left early."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._marks = MessageMarks()
+        self._reader: ShardReader | None = None
+        self._rest: Iterator[Message] = iter(())
 
-    def __aenter__(self) -> "MessageConsumer":
+    async def __aenter__(self) -> "MessageConsumer":
+        await self._source.open()
         return self
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()
 
-    def __aiter__(self) -> Iterator[Message]:
-        for batch in self.batches():
-            yield from batch
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        for message in self._rest:
+            yield message
+        while (batch := await self._next_batch()) is not None:
+            self._rest = iter(batch)
+            for message in self._rest:
+                yield message
 
-    def batches(self) -> Iterator[list[Message]]:
-        while (found := self._source.next_snapshot()) is not None:
-            reader, head = found
-            self._marks.note(head)
-            while (batch := await self._source.driver.run(reader.read_batch())) is not None:
-                yield batch
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """The messages in lists, as they arrive: less work per message."""
+        if rest := list(self._rest):
+            yield rest
+        while (batch := await self._next_batch()) is not None:
+            yield batch
 
-    def commit(self, message: Message) -> None:
+    async def _next_batch(self) -> list[Message] | None:
+        """None at the end, or when `close` was called meanwhile."""
+        while True:
+            if self._reader is None:
+                found = await self._source.next_snapshot()
+                if found is None:
+                    return None
+                self._reader, head = found
+                self._marks.note(head)
+            try:
+                batch = await self._source.driver.run(self._reader.read_batch())
+            except KayosError:
+                self._reader = None
+                if self._source.is_closed:
+                    return None
+                raise
+            if batch is not None:
+                return batch
+            self._reader = None
+
+    async def commit(self, message: Message) -> None:
         """Move the consumer's mark on the server right behind this message."""
         source = self._source
         mark = self._marks.mark_of(message)
         consumer = source.subscription.consumer
         await source.driver.run(marks.commit(source.directory, message.topic, message.shard, consumer, mark))
 
-    def close(self) -> None:
-        self._source.close()
+    async def close(self) -> None:
+        """End it, from any task: whoever waits for the next message sees the end of the iteration."""
+        await self._source.close()

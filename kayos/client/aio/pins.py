@@ -1,6 +1,6 @@
 """Pins: explicit snapshots that stay, for readers in parallel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from kayos.client.aio.driver import Driver
 from kayos.client.core import pins
@@ -18,7 +18,7 @@ class Pins:
         self._driver = driver
         self._directory = directory
 
-    def create(
+    async def create(
         self, topic: str, *, pin_id: str | None = None, lease_ms: int = 0, shard: int | None = None
     ) -> ShardPins:
         """Pin one shard or all of them; a lease of 0 is the server's default."""
@@ -26,25 +26,26 @@ class Pins:
             pins.create(self._directory, topic, pin_id=pin_id, lease_ms=lease_ms, shard=shard)
         )
 
-    def list(self, topic: str) -> ShardPins:
+    async def list(self, topic: str) -> ShardPins:
         return await self._driver.run(pins.list_all(self._directory, topic))
 
-    def renew(self, held: Sequence[ShardPin], *, lease_ms: int = 0) -> ShardPins:
+    async def renew(self, held: Sequence[ShardPin], *, lease_ms: int = 0) -> ShardPins:
         return await self._driver.run(pins.renew(self._directory, held, lease_ms=lease_ms))
 
-    def release(self, topic: str, pin_id: str, *, shard: int | None = None) -> None:
+    async def release(self, topic: str, pin_id: str, *, shard: int | None = None) -> None:
         await self._driver.run(pins.release(self._directory, topic, pin_id, shard=shard))
 
-    def read(
+    async def read(
         self, pin: ShardPin, *, after_seq: int = 0, end_seq: int = 0, tombstones: bool = False
-    ) -> Iterator[Message]:
+    ) -> AsyncIterator[Message]:
         """The pinned messages in (after_seq, end_seq], `end_seq` 0 for all; as many readers as you like."""
-        for batch in self.batches(pin, after_seq=after_seq, end_seq=end_seq, tombstones=tombstones):
-            yield from batch
+        async for batch in self.batches(pin, after_seq=after_seq, end_seq=end_seq, tombstones=tombstones):
+            for message in batch:
+                yield message
 
-    def batches(
+    async def batches(
         self, pin: ShardPin, *, after_seq: int = 0, end_seq: int = 0, tombstones: bool = False
-    ) -> Iterator[Messages]:
+    ) -> AsyncIterator[Messages]:
         reader = PinReader(self._directory, pin, after_seq=after_seq, end_seq=end_seq, tombstones=tombstones)
         try:
             while (batch := await self._driver.run(reader.read_batch())) is not None:

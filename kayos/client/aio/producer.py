@@ -1,6 +1,7 @@
 """The asyncio shell of the producer: everything happens on the loop, so there is no lock, and one timer."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from kayos.client.aio.driver import Driver
@@ -9,9 +10,10 @@ from kayos.client.core.batch import Batch, Draft
 from kayos.client.core.bulk import BulkDelivery, BulkTicket, Keys, Values, check_columns, split
 from kayos.client.core.calls import Directory, fetch_view
 from kayos.client.core.delivery import BatchDelivery, Delivery
+from kayos.client.core.guard import closed_client
 from kayos.client.core.producer import CloseLink, FetchView, OpenLink, ProducerCore, SendOn, Settle
 from kayos.client.core.write import Write
-from kayos.errors import DeadlineExceeded, KayosError, Overloaded
+from kayos.errors import DeadlineExceeded, KayosError
 from kayos.wire.v1 import log_pb2
 
 
@@ -24,7 +26,7 @@ class Producer:
         self._core = ProducerCore(directory)
         self._links: dict[int, Link] = {}
         self._fetches: set[asyncio.Task[None]] = set()
-        self._changed = asyncio.Condition()
+        self._waiters: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._failures_told = 0
@@ -35,14 +37,15 @@ class Producer:
         """Queue one message; waits while the buffer is full. Without `shard` the core picks one."""
         future = new_future()
         size = write.size
-        if not self._core.has_room(size):
-            await self._wait_for_room(size)
+        await self._wait_for_room(size)
         where = self._core.pick_shard(topic, shards) if shard is None else shard
         begins = self._core.add(
             topic, where, write, size, durability=durability, linger=linger, ticket=future, now=self._clock()
         )
-        if begins or not linger or write.expected_seq is not None:
+        if begins or self._core.has_effects:
             self._perform()
+            # A caller that sends in a tight loop would never let go of the loop: let it turn once per request.
+            await asyncio.sleep(0)
         return future
 
     async def send_draft(
@@ -81,13 +84,8 @@ class Producer:
         waiting = self._core.flush(self._clock())
         self._perform()
         limit_s = self._settings.delivery_timeout_s * 2 if timeout_s is None else timeout_s
-        try:
-            async with asyncio.timeout(limit_s), self._changed:
-                await self._changed.wait_for(lambda: all(batch.outcome is not None for batch in waiting))
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"not all messages were answered within {limit_s:g} s: flush again to wait on"
-            ) from None
+        if not await self._wait_until(lambda: all(batch.outcome is not None for batch in waiting), limit_s):
+            raise DeadlineExceeded(f"not all messages were answered within {limit_s:g} s: flush again to wait on")
         failed = self._core.failed_count - self._failures_told
         self._failures_told += failed
         return failed
@@ -97,6 +95,7 @@ class Producer:
         links = tuple(self._links.values())
         self._core.close()
         self._perform()
+        self._wake_waiters()
         for task in tuple(self._fetches):
             task.cancel()
         for link in links:
@@ -129,16 +128,29 @@ class Producer:
     # Leaves
 
     async def _wait_for_room(self, size: int) -> None:
-        if self._core.has_room(size):
-            return
+        limit_s = self._settings.delivery_timeout_s
+        if not await self._wait_until(lambda: self._closed or self._core.has_room(size), limit_s):
+            raise self._core.explain_full_buffer()
+        if self._closed:
+            raise closed_client()
+
+    async def _wait_until(self, is_true: Callable[[], bool], limit_s: float) -> bool:
+        """Whether it became true in time; looked at again whenever a request has its outcome."""
         try:
-            async with asyncio.timeout(self._settings.delivery_timeout_s), self._changed:
-                await self._changed.wait_for(lambda: self._core.has_room(size))
+            async with asyncio.timeout(limit_s):
+                while not is_true():
+                    waiter = new_future()
+                    self._waiters.append(waiter)
+                    await waiter
         except TimeoutError:
-            raise Overloaded(
-                f"{self._core.buffered_bytes} bytes wait to be sent and none went out for "
-                f"{self._settings.delivery_timeout_s:g} s: see that a node runs, send less, or raise buffer_bytes"
-            ) from None
+            return is_true()
+        return True
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _perform(self) -> None:
         """Do what the core asks for, in order, then set the timer for what it wants next."""
@@ -157,17 +169,13 @@ class Producer:
                     settled.append(batch)
         tell(settled)
         if settled:
-            self._spawn(self._notify())
+            self._wake_waiters()
         self._set_timer()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._fetches.add(task)
         task.add_done_callback(self._fetches.discard)
-
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

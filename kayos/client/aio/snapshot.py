@@ -1,80 +1,56 @@
 """A snapshot while it is read."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from kayos.client.aio.driver import Driver
 from kayos.client.core import marks
+from kayos.client.core.boundary import Boundary
 from kayos.client.core.calls import Directory
 from kayos.client.core.message import Message
 from kayos.client.core.reader import ShardReader
 from kayos.client.core.snapshot import SnapshotHead
-from kayos.errors import FailedPrecondition
-from kayos.model.mark import Mark
 
 
-class Snapshot:
+class Snapshot(Boundary):
     """The newest revision of each key written in (`start_seq`, `end_seq`], in order, each once.
 
-    Iterate once, to the end: only then is the snapshot whole and verified, and `mark` and `commit()` are there.
+    Read it to the end: only then is it whole and verified, and `mark` and `commit()` are there. A loop that was left
+    early goes on where it was.
     """
 
     def __init__(
         self, driver: Driver, directory: Directory, reader: ShardReader, head: SnapshotHead, consumer: str | None
     ) -> None:
+        super().__init__(head)
         self._driver = driver
         self._directory = directory
         self._reader = reader
-        self._head = head
         self._consumer = consumer
-        self._mark: Mark | None = None
+        self._rest: Iterator[Message] = iter(())
 
-    @property
-    def topic(self) -> str:
-        return self._head.topic
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        for message in self._rest:
+            yield message
+        while (batch := await self._next_batch()) is not None:
+            self._rest = iter(batch)
+            for message in self._rest:
+                yield message
 
-    @property
-    def shard(self) -> int:
-        return self._head.shard
-
-    @property
-    def start_seq(self) -> int:
-        return self._head.start_seq
-
-    @property
-    def end_seq(self) -> int:
-        return self._head.end_seq
-
-    @property
-    def purge_seq(self) -> int:
-        return self._head.purge_seq
-
-    @property
-    def is_whole(self) -> bool:
-        return self._mark is not None
-
-    @property
-    def mark(self) -> Mark:
-        """The boundary, to be stored with the data. Refused until every message was read."""
-        if self._mark is None:
-            raise FailedPrecondition(
-                f"the snapshot to {self.end_seq} of {self.topic}/{self.shard} is not read to its end: "
-                "read all its messages before you commit"
-            )
-        return self._mark
-
-    def __aiter__(self) -> Iterator[Message]:
-        for batch in self.batches():
-            yield from batch
-
-    def batches(self) -> Iterator[list[Message]]:
+    async def batches(self) -> AsyncIterator[list[Message]]:
         """The messages in lists, as they arrive: less work per message."""
-        while self._mark is None:
-            batch = await self._driver.run(self._reader.read_batch())
-            if batch is None:
-                self._mark = self._reader.position
-                return
+        if rest := list(self._rest):
+            yield rest
+        while (batch := await self._next_batch()) is not None:
             yield batch
 
-    def commit(self) -> None:
+    async def _next_batch(self) -> list[Message] | None:
+        if self.is_whole:
+            return None
+        batch = await self._driver.run(self._reader.read_batch())
+        if batch is None:
+            self._mark = self._reader.position
+        return batch
+
+    async def commit(self) -> None:
         """Move the consumer's mark on the server to this boundary."""
         await self._driver.run(marks.commit(self._directory, self.topic, self.shard, self._consumer, self.mark))

@@ -12,7 +12,7 @@ class Topics:
         self._driver = driver
         self._directory = directory
 
-    def create(
+    async def create(
         self,
         name: str,
         *,
@@ -46,13 +46,13 @@ class Topics:
         )
         return topic
 
-    def list(self) -> list[Topic]:
+    async def list(self) -> list[Topic]:
         return await self._driver.run(topics.list_all(self._directory))
 
-    def describe(self, name: str) -> TopicDescription:
+    async def describe(self, name: str) -> TopicDescription:
         return await self._driver.run(topics.describe(self._directory, name))
 
-    def alter(
+    async def alter(
         self,
         name: str,
         *,
@@ -73,5 +73,5 @@ class Topics:
             )
         )
 
-    def delete(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         await self._driver.run(topics.delete(self._directory, name))

@@ -2,29 +2,44 @@
 
 from types import TracebackType
 
+from kayos.client.aio.driver import Driver
 from kayos.client.aio.producer import Producer
+from kayos.client.core.calls import Directory, get_view
 from kayos.client.core.delivery import Delivery
-from kayos.client.core.route import View
 from kayos.client.core.transaction import TransactionDraft
 from kayos.client.core.write import HeadersInput, make_write
 
 
 class Transaction:
-    """Sent when the block ends; nothing is sent when the block raises."""
+    """Sent when the block ends; nothing is sent when the block raises. Writes are only gathered
+    inside the block, so there is nothing to await."""
 
-    def __init__(self, producer: Producer, view: View, *, route: bytes | None, durability: int) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        directory: Directory,
+        producer: Producer,
+        topic: str,
+        *,
+        route: bytes | None,
+        durability: int,
+    ) -> None:
+        self._driver = driver
+        self._directory = directory
         self._producer = producer
-        self._view = view
-        self._gathered = TransactionDraft(view, route=route, durability=durability)
+        self._gathered = TransactionDraft(topic, route=route, durability=durability)
 
-    def __aenter__(self) -> "Transaction":
+    async def __aenter__(self) -> "Transaction":
+        self._gathered.begin(await self._driver.run(get_view(self._directory, self._gathered.topic)))
         return self
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._commit()
+            await self._commit()
+        else:
+            self._gathered.abandon()
 
     def put(
         self,
@@ -41,6 +56,7 @@ class Transaction:
         self._gathered.add(make_write(key, None, headers=headers, expected_seq=expected_seq))
 
     def append(self, value: bytes, *, headers: HeadersInput = None, ttl_ms: int | None = None) -> None:
+        """An unkeyed message."""
         self._gathered.add(make_write(None, value, headers=headers, ttl_ms=ttl_ms))
 
     @property
@@ -48,10 +64,11 @@ class Transaction:
         """One per write, in order; there after the block."""
         return self._gathered.deliveries
 
-    def _commit(self) -> None:
+    async def _commit(self) -> None:
         gathered = self._gathered
+        gathered.end()
         if not gathered.draft.count:
             gathered.finish(None)
             return
-        future = self._producer.send_draft(gathered.topic, gathered.shard, self._view.shards, gathered.draft)
-        gathered.finish(future.result())
+        future = await self._producer.send_draft(gathered.topic, gathered.shard, gathered.shards, gathered.draft)
+        gathered.finish(await future)

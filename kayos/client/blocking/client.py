@@ -1,8 +1,10 @@
 """The blocking client: one object for producing, consuming and administration, safe to share among threads."""
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
+from weakref import WeakSet
 
 from kayos.client.blocking.consumer import Consumer, Source
 from kayos.client.blocking.driver import Driver
@@ -15,9 +17,9 @@ from kayos.client.blocking.transaction import Transaction
 from kayos.client.core import reads, topics
 from kayos.client.core.bulk import BulkDelivery, Keys, Values
 from kayos.client.core.calls import Directory, get_view
-from kayos.client.core.consumer import make_subscription
+from kayos.client.core.consumer import Subscription, make_subscription
 from kayos.client.core.delivery import Delivery
-from kayos.client.core.guard import Guarded
+from kayos.client.core.guard import Unpicklable
 from kayos.client.core.message import Message
 from kayos.client.core.route import View, find_shard
 from kayos.client.core.settings import Settings, make_settings
@@ -33,17 +35,18 @@ from kayos.limits import (
 )
 
 
-class Client(Guarded):
+class Client(Unpicklable):
     """Made by `kayos.connect`; close it, or use it in a `with` block, so that what was sent is delivered."""
 
     def __init__(self, settings: Settings) -> None:
-        self._take_ownership()
         self._directory = Directory(settings)
         self._driver = Driver()
         self._producer = Producer(self._driver, self._directory)
         self._topics = Topics(self._driver, self._directory)
         self._marks = Marks(self._driver, self._directory)
         self._pins = Pins(self._driver, self._directory)
+        self._lock = threading.Lock()
+        self._sources: WeakSet[Source] = WeakSet()
 
     def __enter__(self) -> "Client":
         return self
@@ -118,21 +121,24 @@ class Client(Guarded):
 
         If a request of several fails, the error is the first one's and others may have been written.
         """
-        self._check_usable()
+        self._driver.check_usable()
         copies = check_durability(durability)
         view = self._view(topic)
         shard = find_shard(view, None, route)
         return self._producer.send_columns(topic, shard, view.shards, keys, values, durability=copies)
 
     def transaction(self, topic: str, *, route: bytes | None = None, durability: Durability = "all") -> Transaction:
-        """A `with` block of writes to one shard that all happen, or none."""
-        self._check_usable()
+        """A `with` block of writes to one shard that all happen, or none.
+
+        The first key says which shard; keys of other shards are refused, unless `route` takes their place.
+        """
+        self._driver.check_usable()
         copies = check_durability(durability)
-        return Transaction(self._producer, self._view(topic), route=route, durability=copies)
+        return Transaction(self._driver, self._directory, self._producer, topic, route=route, durability=copies)
 
     def flush(self, timeout_s: float | None = None) -> int:
         """Wait until all that was sent has an outcome; how many requests failed since the last flush."""
-        self._check_usable()
+        self._driver.check_usable()
         return self._producer.flush(timeout_s)
 
     # Consuming
@@ -146,12 +152,20 @@ class Client(Guarded):
         stop_at_end: bool = False,
         shards: Sequence[int] | None = None,
     ) -> Consumer:
-        """Snapshots, to be committed at their boundaries; from the consumer's mark unless `start` says otherwise."""
-        self._check_usable()
+        """Snapshots, to be committed at their boundaries.
+
+        Begins at the mark that the server holds for `consumer` (the beginning if there is none yet), or where `start`
+        says: `Start.beginning()`, `Start.mark(marks)`, `Start.after(seq)`, `Start.time(ms)`, `Start.latest()`. "Latest"
+        is when the `with` block of the consumer is entered, or its first snapshot is asked for. With `stop_at_end` the
+        iteration ends when there is nothing more; otherwise it waits.
+
+        RollbackRequired, ResetRequired and SnapshotExpired name the shard that they speak of in `number("shard")`.
+        """
+        self._driver.check_usable()
         subscription = make_subscription(
             topic, consumer=consumer, start=start, stop_at_end=stop_at_end, shards=shards, by_message=False
         )
-        return Consumer(Source(self._driver, self._directory, subscription))
+        return Consumer(self._open_source(subscription))
 
     def messages(
         self,
@@ -162,56 +176,68 @@ class Client(Guarded):
         stop_at_end: bool = False,
         shards: Sequence[int] | None = None,
     ) -> MessageConsumer:
-        """Message by message, without boundaries."""
-        self._check_usable()
+        """Message by message, without boundaries; begins and ends like `consume`."""
+        self._driver.check_usable()
         subscription = make_subscription(
             topic, consumer=consumer, start=start, stop_at_end=stop_at_end, shards=shards, by_message=True
         )
-        return MessageConsumer(Source(self._driver, self._directory, subscription))
+        return MessageConsumer(self._open_source(subscription))
 
     def get(self, topic: str, key: bytes, *, min_seq: int = 0, route: bytes | None = None) -> Message | None:
         """The newest message of a key; with `min_seq`, once the log has reached it (read your own write)."""
-        self._check_usable()
+        self._driver.check_usable()
         return self._driver.run(reads.get(self._directory, topic, key, min_seq=min_seq, route=route))
 
     def wait(self, delivery: Delivery, *, until: int | str = "all", timeout_s: float | None = None) -> int:
         """Wait for copies of a write: a number, 'all', 'any_tail' or 'all_tails'; how many there are."""
-        self._check_usable()
+        self._driver.check_usable()
         return self._driver.run(reads.wait(self._directory, delivery, until=until, timeout_s=timeout_s))
 
     # Administration
 
     @property
     def topics(self) -> Topics:
-        self._check_usable()
+        self._driver.check_usable()
         return self._topics
 
     @property
     def marks(self) -> Marks:
-        self._check_usable()
+        self._driver.check_usable()
         return self._marks
 
     @property
     def pins(self) -> Pins:
-        self._check_usable()
+        self._driver.check_usable()
         return self._pins
 
     def status(self) -> NodeStatus:
         """What the node that answers first says of itself and its shards."""
-        self._check_usable()
+        self._driver.check_usable()
         return self._driver.run(topics.status(self._directory))
 
     def close(self) -> None:
-        """Deliver what was sent, then let go of everything; a second call does nothing."""
-        if self._closed:
+        """Deliver what was sent, then let go of everything; a second call does nothing.
+
+        Consumers that wait in other threads see the end of their iteration. In a forked child nothing happens: the
+        connections are the parent's.
+        """
+        if self._driver.is_closed or self._driver.is_foreign:
             return
-        self._check_usable()
+        with self._lock:
+            sources = tuple(self._sources)
+        for source in sources:
+            source.close()
         try:
             self._producer.flush()
         finally:
-            self._closed = True
             self._producer.close()
             self._driver.close()
+
+    def _open_source(self, subscription: Subscription) -> Source:
+        source = Source(self._driver, self._directory, subscription)
+        with self._lock:
+            self._sources.add(source)
+        return source
 
     def _view(self, topic: str) -> View:
         return self._driver.run(get_view(self._directory, topic))
@@ -219,7 +245,7 @@ class Client(Guarded):
     def _send(
         self, topic: str, write: Write, route: bytes | None, durability: Durability, *, linger: bool
     ) -> "Future[Delivery]":
-        self._check_usable()
+        self._driver.check_usable()
         copies = check_durability(durability)
         view = self._directory.find_view(topic) or self._view(topic)
         shard = find_shard(view, write.key, route)

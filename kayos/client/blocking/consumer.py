@@ -7,32 +7,38 @@ from kayos.client.blocking.driver import Driver
 from kayos.client.blocking.snapshot import Snapshot
 from kayos.client.core.calls import Directory
 from kayos.client.core.consumer import Subscription, check_finished
+from kayos.client.core.guard import Unpicklable
 from kayos.client.core.reader import ShardReader
 from kayos.client.core.snapshot import SnapshotHead
 from kayos.errors import KayosError
 
 
-class Source:
+class Source(Unpicklable):
     """The next snapshot that a subscription offers, of whichever shard; what both kinds of consumer read from."""
 
     def __init__(self, driver: Driver, directory: Directory, subscription: Subscription) -> None:
         self.driver = driver
         self.directory = directory
         self.subscription = subscription
+        self.is_closed = False
         self._arrivals: Arrivals | None = None
         self._current: ShardReader | None = None
-        self._closed = False
+
+    def open(self) -> Arrivals:
+        if self._arrivals is None:
+            readers = self.driver.run(self.subscription.open_readers(self.directory))
+            self._arrivals = Arrivals(self.driver, readers)
+            if self.is_closed:
+                self._arrivals.close()
+        return self._arrivals
 
     def next_snapshot(self) -> tuple[ShardReader, SnapshotHead] | None:
         """None at the end, or when `close` was called meanwhile."""
         check_finished(self._current)
         self._current = None
         try:
-            while not self._closed:
-                if self._arrivals is None:
-                    readers = self.driver.run(self.subscription.open_readers(self.directory))
-                    self._arrivals = Arrivals(self.driver, readers)
-                reader = self._arrivals.wait()
+            while not self.is_closed:
+                reader = self.open().wait()
                 if reader is None:
                     return None
                 head = self.driver.run(reader.prefetch())
@@ -40,12 +46,12 @@ class Source:
                     self._current = reader
                     return reader, head
         except KayosError:
-            if not self._closed:
+            if not self.is_closed:
                 raise
         return None
 
     def close(self) -> None:
-        self._closed = True
+        self.is_closed = True
         if self._arrivals is not None:
             self._arrivals.close()
 
@@ -57,6 +63,7 @@ class Consumer:
         self._source = source
 
     def __enter__(self) -> "Consumer":
+        self._source.open()
         return self
 
     def __exit__(
@@ -76,5 +83,5 @@ class Consumer:
         return Snapshot(source.driver, source.directory, reader, head, source.subscription.consumer)
 
     def close(self) -> None:
-        """End it, from any thread: whoever waits in `next` sees the end of the iteration."""
+        """End it, from any thread: whoever waits for the next snapshot sees the end of the iteration."""
         self._source.close()

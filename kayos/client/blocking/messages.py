@@ -7,16 +7,22 @@ from kayos.client.blocking.consumer import Source
 from kayos.client.core import marks
 from kayos.client.core.consumer import MessageMarks
 from kayos.client.core.message import Message
+from kayos.client.core.reader import ShardReader
+from kayos.errors import KayosError
 
 
 class MessageConsumer:
-    """Iterate for messages, or over `batches()` for lists of them. A broken stream goes on after the last one given."""
+    """Iterate for messages, or over `batches()` for lists of them. A broken stream goes on after the last one given,
+    and so does a loop that was left early."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._marks = MessageMarks()
+        self._reader: ShardReader | None = None
+        self._rest: Iterator[Message] = iter(())
 
     def __enter__(self) -> "MessageConsumer":
+        self._source.open()
         return self
 
     def __exit__(
@@ -25,15 +31,37 @@ class MessageConsumer:
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
-        for batch in self.batches():
-            yield from batch
+        yield from self._rest
+        while (batch := self._next_batch()) is not None:
+            self._rest = iter(batch)
+            yield from self._rest
 
     def batches(self) -> Iterator[list[Message]]:
-        while (found := self._source.next_snapshot()) is not None:
-            reader, head = found
-            self._marks.note(head)
-            while (batch := self._source.driver.run(reader.read_batch())) is not None:
-                yield batch
+        """The messages in lists, as they arrive: less work per message."""
+        if rest := list(self._rest):
+            yield rest
+        while (batch := self._next_batch()) is not None:
+            yield batch
+
+    def _next_batch(self) -> list[Message] | None:
+        """None at the end, or when `close` was called meanwhile."""
+        while True:
+            if self._reader is None:
+                found = self._source.next_snapshot()
+                if found is None:
+                    return None
+                self._reader, head = found
+                self._marks.note(head)
+            try:
+                batch = self._source.driver.run(self._reader.read_batch())
+            except KayosError:
+                self._reader = None
+                if self._source.is_closed:
+                    return None
+                raise
+            if batch is not None:
+                return batch
+            self._reader = None
 
     def commit(self, message: Message) -> None:
         """Move the consumer's mark on the server right behind this message."""
@@ -43,4 +71,5 @@ class MessageConsumer:
         source.driver.run(marks.commit(source.directory, message.topic, message.shard, consumer, mark))
 
     def close(self) -> None:
+        """End it, from any thread: whoever waits for the next message sees the end of the iteration."""
         self._source.close()

@@ -15,9 +15,10 @@ from kayos.client.core.batch import Batch, Draft
 from kayos.client.core.bulk import BulkDelivery, BulkTicket, Keys, Values, check_columns, split
 from kayos.client.core.calls import Directory, fetch_view
 from kayos.client.core.delivery import BatchDelivery, Delivery
+from kayos.client.core.guard import closed_client
 from kayos.client.core.producer import CloseLink, FetchView, OpenLink, ProducerCore, SendOn, Settle
 from kayos.client.core.write import Write
-from kayos.errors import DeadlineExceeded, KayosError, Overloaded
+from kayos.errors import DeadlineExceeded, KayosError
 from kayos.wire.v1 import log_pb2
 
 CLOCK_PERIOD_S = 0.25
@@ -37,6 +38,7 @@ class Producer:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._failures_told = 0
+        self._untold: set[Batch] = set()
 
     def send(
         self, topic: str, shard: int | None, shards: int, write: Write, *, durability: int, linger: bool
@@ -102,10 +104,12 @@ class Producer:
         with self._lock:
             waiting = self._core.flush(self._clock())
             settled = self._perform()
+            # Whoever flushes wants the futures done, not only the outcomes known.
+            waiting += self._untold
         self._tell(settled)
         limit_s = self._settings.delivery_timeout_s * 2 if timeout_s is None else timeout_s
         with self._lock:
-            if not self._changed.wait_for(lambda: all(batch.outcome is not None for batch in waiting), limit_s):
+            if not self._changed.wait_for(lambda: all(batch.told for batch in waiting), limit_s):
                 raise DeadlineExceeded(f"not all messages were answered within {limit_s:g} s: flush again to wait on")
             failed = self._core.failed_count - self._failures_told
             self._failures_told += failed
@@ -116,6 +120,7 @@ class Producer:
             self._closed = True
             self._core.close()
             settled = self._perform()
+            self._changed.notify_all()
         self._wake.set()
         self._tell(settled)
 
@@ -172,11 +177,11 @@ class Producer:
             self._thread.start()
 
     def _wait_for_room(self, size: int) -> None:
-        if not self._changed.wait_for(lambda: self._core.has_room(size), self._settings.delivery_timeout_s):
-            raise Overloaded(
-                f"{self._core.buffered_bytes} bytes wait to be sent and none went out for "
-                f"{self._settings.delivery_timeout_s:g} s: see that a node runs, send less, or raise buffer_bytes"
-            )
+        limit_s = self._settings.delivery_timeout_s
+        if not self._changed.wait_for(lambda: self._closed or self._core.has_room(size), limit_s):
+            raise self._core.explain_full_buffer()
+        if self._closed:
+            raise closed_client()
 
     def _perform(self) -> list[Batch]:
         """Do what the core asks for, in order; the settled batches are left for `_tell`, outside the lock."""
@@ -193,8 +198,7 @@ class Producer:
                     threading.Thread(target=self._fetch_view, args=(topic,), name="kayos-view", daemon=True).start()
                 case Settle(batch):
                     settled.append(batch)
-        if settled:
-            self._changed.notify_all()
+        self._untold.update(settled)
         return settled
 
     def _close_link(self, link_id: int) -> None:
@@ -212,6 +216,8 @@ class Producer:
     # Leaves; the lock is not held, since a future may run the caller's code
 
     def _tell(self, settled: list[Batch]) -> None:
+        if not settled:
+            return
         for batch in settled:
             ticket = batch.ticket
             if isinstance(ticket, BulkTicket):
@@ -220,6 +226,11 @@ class Producer:
                 self._tell_messages(ticket, batch.outcome)
             else:
                 set_outcome(ticket, batch.outcome)
+        with self._lock:
+            for batch in settled:
+                batch.told = True
+            self._untold.difference_update(settled)
+            self._changed.notify_all()
 
     def _tell_messages(self, futures: "list[Future[Delivery]]", outcome: BatchDelivery | KayosError | None) -> None:
         if isinstance(outcome, BatchDelivery):

@@ -2,9 +2,10 @@
 
 from types import TracebackType
 
+from kayos.client.blocking.driver import Driver
 from kayos.client.blocking.producer import Producer
+from kayos.client.core.calls import Directory, get_view
 from kayos.client.core.delivery import Delivery
-from kayos.client.core.route import View
 from kayos.client.core.transaction import TransactionDraft
 from kayos.client.core.write import HeadersInput, make_write
 
@@ -12,12 +13,23 @@ from kayos.client.core.write import HeadersInput, make_write
 class Transaction:
     """Sent when the block ends; nothing is sent when the block raises."""
 
-    def __init__(self, producer: Producer, view: View, *, route: bytes | None, durability: int) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        directory: Directory,
+        producer: Producer,
+        topic: str,
+        *,
+        route: bytes | None,
+        durability: int,
+    ) -> None:
+        self._driver = driver
+        self._directory = directory
         self._producer = producer
-        self._view = view
-        self._gathered = TransactionDraft(view, route=route, durability=durability)
+        self._gathered = TransactionDraft(topic, route=route, durability=durability)
 
     def __enter__(self) -> "Transaction":
+        self._gathered.begin(self._driver.run(get_view(self._directory, self._gathered.topic)))
         return self
 
     def __exit__(
@@ -25,6 +37,8 @@ class Transaction:
     ) -> None:
         if kind is None:
             self._commit()
+        else:
+            self._gathered.abandon()
 
     def put(
         self,
@@ -41,6 +55,7 @@ class Transaction:
         self._gathered.add(make_write(key, None, headers=headers, expected_seq=expected_seq))
 
     def append(self, value: bytes, *, headers: HeadersInput = None, ttl_ms: int | None = None) -> None:
+        """An unkeyed message."""
         self._gathered.add(make_write(None, value, headers=headers, ttl_ms=ttl_ms))
 
     @property
@@ -50,8 +65,9 @@ class Transaction:
 
     def _commit(self) -> None:
         gathered = self._gathered
+        gathered.end()
         if not gathered.draft.count:
             gathered.finish(None)
             return
-        future = self._producer.send_draft(gathered.topic, gathered.shard, self._view.shards, gathered.draft)
+        future = self._producer.send_draft(gathered.topic, gathered.shard, gathered.shards, gathered.draft)
         gathered.finish(future.result())

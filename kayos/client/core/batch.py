@@ -21,8 +21,9 @@ class Batch:
     """A sealed request. Once sealed its messages never change; only its number may, and only when it is
     certain that no copy with the old number was or will be written.
 
-    `ticket`: what the shell wants back when the outcome is there. `alone`: it carries a condition, so nothing
-    may be in flight beside it. `lost`: the fate of some copy of it is not known. `error`: the last refusal.
+    `ticket`: what the shell wants back when the outcome is there; `told`: the shell has passed it on. `alone`: it
+    carries a condition, so nothing may be in flight beside it. `lost`: the fate of some copy of it is not known.
+    `error`: the last refusal.
     """
 
     body: bytes
@@ -37,6 +38,7 @@ class Batch:
     lost: bool = False
     error: KayosError | None = None
     outcome: BatchDelivery | KayosError | None = None
+    told: bool = False
 
     def encode(self, ref: log_pb2.ShardRef, producer: log_pb2.Producer, correlation: int) -> bytes:
         envelope = log_pb2.ProduceRequest(shard=ref, producer=producer, correlation=correlation)

@@ -76,11 +76,11 @@ def explain_silence(error: KayosError, servers: str, timeout_s: float) -> KayosE
     """The last error of a search that ran out of time; gRPC's own words get the what-to-do."""
     if type(error) is Unavailable:
         return Unavailable(
-            f"no server of {servers} answered within {timeout_s:g} s ({error.message}): "
+            f"no server of {servers} answered within {timeout_s:.3g} s ({error.message}): "
             "see that a node runs there, or give other servers"
         )
     if type(error) is DeadlineExceeded:
-        return DeadlineExceeded(f"no answer within {timeout_s:g} s ({error.message})")
+        return DeadlineExceeded(f"no answer within {timeout_s:.3g} s ({error.message})")
     return error
 
 

@@ -26,11 +26,12 @@ class Subscription:
     by_message: bool
 
     def open_readers(self, directory: Directory) -> Steps[list[ShardReader]]:
+        """A reader per shard; from now on a start at the latest means now."""
         view = yield from get_view(directory, self.topic)
         chosen = range(view.shards) if self.shards is None else sorted(set(self.shards))
         for shard in chosen:
             view.check_shard(shard)
-        return [
+        readers = [
             ShardReader(
                 directory,
                 self.topic,
@@ -42,6 +43,9 @@ class Subscription:
             )
             for shard in chosen
         ]
+        for reader in readers:
+            yield from reader.settle_start()
+        return readers
 
 
 def make_subscription(

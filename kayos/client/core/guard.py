@@ -6,24 +6,33 @@ from typing import NoReturn
 from kayos.errors import FailedPrecondition
 
 
-class Guarded:
-    """Base of both clients. gRPC channels that cross a fork can hang without a word, so use is refused."""
+def closed_client() -> FailedPrecondition:
+    return FailedPrecondition("this client is closed: connect again")
 
-    _owner_pid: int
-    _closed: bool
 
-    def _take_ownership(self) -> None:
+class Unpicklable:
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Kayos client cannot be pickled: connect again in the other process")
+
+
+class Guarded(Unpicklable):
+    """Base of both drivers, through which all work goes. gRPC channels that cross a fork can hang without a word,
+    so use is refused."""
+
+    def __init__(self) -> None:
         self._owner_pid = os.getpid()
-        self._closed = False
+        self.is_closed = False
 
-    def _check_usable(self) -> None:
-        if os.getpid() != self._owner_pid:
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a copy that a fork made."""
+        return os.getpid() != self._owner_pid
+
+    def check_usable(self) -> None:
+        if self.is_foreign:
             raise FailedPrecondition(
                 f"this client belongs to process {self._owner_pid}, this is {os.getpid()}: "
                 "connect again after a fork (or start workers with 'spawn')"
             )
-        if self._closed:
-            raise FailedPrecondition("this client is closed: connect again")
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Kayos client cannot be pickled: connect again in the other process")
+        if self.is_closed:
+            raise closed_client()

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from kayos.client.core.batch import Batch
 from kayos.client.core.delivery import BatchDelivery
 from kayos.client.core.verdict import Backoff, Verdict, judge, leaves_doubt
-from kayos.errors import DeadlineExceeded, KayosError, WriteUnknown
+from kayos.errors import DeadlineExceeded, FailedPrecondition, KayosError, WriteUnknown
 from kayos.limits import CLIENT_IN_FLIGHT_MAX
 
 
@@ -38,7 +38,7 @@ class LaneState(Enum):
 class Lane:
     """Invariant: in `waiting`, requests in flight stand before all others, and numbers ascend by one."""
 
-    def __init__(self, topic: str, shard: int, *, producer_epoch: int, backoff: Backoff) -> None:
+    def __init__(self, topic: str, shard: int, *, producer_epoch: int, last_epoch: int, backoff: Backoff) -> None:
         self.topic = topic
         self.shard = shard
         self.producer_epoch = producer_epoch
@@ -48,6 +48,7 @@ class Lane:
         self.next_number = 1
         self.resume_at = 0.0
         self.settled: list[Batch] = []
+        self._last_epoch = last_epoch
         self._backoff = backoff
         self._trouble: KayosError | None = None
 
@@ -88,7 +89,8 @@ class Lane:
         batch.lost = batch.lost or leaves_doubt(error)
         if batch.number:  # else it was renumbered since it was sent, and the error speaks of the old number
             batch.error = error
-        self._trouble = error
+            if batch is self.waiting[0]:  # else it follows from the gap
+                self._trouble = error
         self.state = LaneState.DRAINING
         self._maybe_settle(now)
 
@@ -124,6 +126,8 @@ class Lane:
         while self.waiting and self.waiting[0].deadline <= now:
             self._expire_oldest()
         self._maybe_settle(now)
+        if self.producer_epoch > self._last_epoch:
+            self.close(FailedPrecondition("this producer has used up its epochs: connect again, with a higher epoch"))
 
     def close(self, error: KayosError) -> None:
         """The client goes: what waits is told so, in doubt or not."""
@@ -205,7 +209,8 @@ class Lane:
         self.in_flight = 0
 
     def _begin_epoch(self) -> None:
-        self.producer_epoch += 1
+        if self.next_number > 1:  # else nothing was sent in this one
+            self.producer_epoch += 1
         self._renumber(1)
         for batch in self.waiting:
             batch.lost = False

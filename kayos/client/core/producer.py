@@ -16,10 +16,9 @@ from kayos.client.core.calls import Directory
 from kayos.client.core.delivery import delivery_from_wire
 from kayos.client.core.lane import Lane, LaneState
 from kayos.client.core.route import StickyShard
-from kayos.client.core.settings import OWN_EPOCH_BITS
 from kayos.client.core.verdict import Backoff
 from kayos.client.core.write import Write
-from kayos.errors import FailedPrecondition, KayosError, NotFound, Unavailable
+from kayos.errors import FailedPrecondition, KayosError, NotFound, Overloaded, Unavailable
 from kayos.limits import BATCH_BYTES_MAX
 from kayos.wire.status import error_from_bytes
 from kayos.wire.v1 import log_pb2
@@ -93,6 +92,12 @@ class ProducerCore:
 
     def has_room(self, size: int) -> bool:
         return self.buffered_bytes + size <= self._settings.buffer_bytes
+
+    def explain_full_buffer(self) -> Overloaded:
+        return Overloaded(
+            f"{self.buffered_bytes} bytes wait to be sent and none went out for "
+            f"{self._settings.delivery_timeout_s:g} s: see that a node runs, send less, or raise buffer_bytes"
+        )
 
     def pick_shard(self, topic: str, shards: int) -> int:
         """Where the next unkeyed message goes."""
@@ -205,7 +210,7 @@ class ProducerCore:
             if now >= draft.created_at + linger_s:
                 self._seal(where)
         for link in tuple(self._links.values()):
-            if link.in_flight and now - link.quiet_since > self._settings.timeout_s:
+            if link.in_flight and now >= link.quiet_since + self._settings.timeout_s:
                 self._effects.append(CloseLink(link.link))
                 self.link_broken(link.link, Unavailable(f"{link.address} did not answer for a while"), now)
         for lane in tuple(self._busy):
@@ -224,6 +229,10 @@ class ProducerCore:
                 times.append(lane.resume_at)
         times += [link.quiet_since + self._settings.timeout_s for link in self._links.values() if link.in_flight]
         return min(times, default=None)
+
+    @property
+    def has_effects(self) -> bool:
+        return bool(self._effects)
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
@@ -254,9 +263,13 @@ class ProducerCore:
         lane = self._lanes.get(where)
         if lane is None:
             topic, shard = where
-            base = self._settings.producer_epoch << OWN_EPOCH_BITS
-            backoff = Backoff(self._random)
-            lane = self._lanes[where] = Lane(topic, shard, producer_epoch=base, backoff=backoff)
+            lane = self._lanes[where] = Lane(
+                topic,
+                shard,
+                producer_epoch=self._settings.first_epoch,
+                last_epoch=self._settings.last_epoch,
+                backoff=Backoff(self._random),
+            )
         lane.add(batch)
         self._busy[lane] = None
 

@@ -16,7 +16,7 @@ from kayos.client.core.snapshot import Assembly, Phase, SnapshotHead
 from kayos.client.core.start import Start, StartKind
 from kayos.client.core.steps import CloseStream, OpenStream, Pause, ReadStream, Steps
 from kayos.client.core.verdict import Backoff, Verdict, judge
-from kayos.errors import FailedPrecondition, KayosError, SnapshotExpired, Unavailable
+from kayos.errors import Aborted, FailedPrecondition, KayosError, SnapshotExpired, Unavailable
 from kayos.limits import KIB
 from kayos.model.mark import Mark
 from kayos.wire.methods import LOG_METHODS
@@ -74,6 +74,17 @@ class ShardReader:
         """Whether a snapshot that was handed out has not been read to its end."""
         return self._handed_out is not None
 
+    def settle_start(self) -> Steps[None]:
+        """Turn "latest" into a position now, or what is sent before the first read would be skipped."""
+        while self._start.kind is StartKind.LATEST and self.position is None:
+            yield from self._take_event()
+            if self._assembly.phase is Phase.ENDED:
+                self.position = self._assembly.mark
+            elif self._assembly.head is not None:  # a message came just now: the snapshot begins at the latest
+                self.position = self._assembly.head.mark_at(self._assembly.head.start_seq)
+        yield from self._drop_stream()
+        self._assembly.restart()
+
     # The three acts of a snapshot
 
     def wait_begin(self) -> Steps[bool]:
@@ -84,9 +95,7 @@ class ShardReader:
             if self._assembly.phase is Phase.ENDED:
                 self.position = self._assembly.mark
                 yield from self._drop_stream()
-                if self._stop_at_end:
-                    return False
-                self._assembly.restart()
+                return False
             yield from self._take_event()
         return True
 
@@ -143,15 +152,13 @@ class ShardReader:
         return len(encoded), messages
 
     def _connect(self) -> Steps[None]:
-        if self.closed:
-            raise FailedPrecondition("this consumer is closed: begin another one")
+        self._check_open()
         view = yield from get_view(self._directory, self.topic)
         view.check_shard(self.shard)
         start = self._start
         if self.position is not None:
             start = Start.mark({self.shard: self.position})
-        # "Latest" must become a position at once, or a reconnect would skip what came meanwhile: a stream that
-        # stops at the end says where that is.
+        # A stream that stops at the end says where that is: so "latest" becomes a position.
         request = log_pb2.SubscribeRequest(
             shard=view.ref(self.shard), stop_at_end=self._stop_at_end or start.kind is StartKind.LATEST
         )
@@ -159,24 +166,32 @@ class ShardReader:
         tail = view.tail(self.shard, self._turn)
         self._opened_at = self._directory.clock()
         self.stream = yield OpenStream(tail, LOG_METHODS["Subscribe"], request, STREAM_TIMEOUT_S)
+        self._check_open()  # again: `close` from another thread may have come before there was a stream to cancel
 
     def _recover(self, error: KayosError) -> Steps[None]:
         """Drop the stream and wait a little, or raise when the error is the caller's to handle."""
         yield from self._drop_stream()
         self._assembly.restart()
         handed_out, self._handed_out = self._handed_out, None
-        resumable = judge(error) in (Verdict.RETRY, Verdict.REROUTE) or isinstance(error, SnapshotExpired)
-        if not resumable or self.closed:
+        self._check_open()
+        if isinstance(error, Aborted):
+            error.fields["shard"] = self.shard  # whoever reads several must know which one to undo
+        if judge(error) not in (Verdict.RETRY, Verdict.REROUTE) and not isinstance(error, SnapshotExpired):
             raise error
         if handed_out is not None and not self._by_message:
             raise SnapshotExpired(
                 f"the stream of {self.topic}/{self.shard} broke inside the snapshot to {handed_out.end_seq} "
-                f"({error.message}): drop what you took from it and ask for the next one, it begins at your mark"
+                f"({error.message}): drop what you took from it and ask for the next one, it begins at your mark",
+                shard=self.shard,
             )
         self._check_patience(error)
         yield Pause(self._backoff.next_delay_s(error))
         self._turn += 1
         self._directory.forget_view(self.topic)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise FailedPrecondition("this consumer is closed: begin another one")
 
     def _check_patience(self, error: KayosError) -> None:
         """A reader that once worked looks for a server longer than one that never did."""

@@ -3,7 +3,7 @@
 from kayos.client.core.calls import Directory, call_head, call_tail, get_view
 from kayos.client.core.delivery import Delivery
 from kayos.client.core.message import Message
-from kayos.client.core.route import shard_of
+from kayos.client.core.route import check_route, shard_of
 from kayos.client.core.steps import Steps
 from kayos.client.core.write import check_key
 from kayos.errors import InvalidArgument
@@ -20,8 +20,9 @@ def get(directory: Directory, topic: str, key: bytes, *, min_seq: int, route: by
     check_key(key)
     if not 0 <= min_seq < 2**64:
         raise InvalidArgument(f"min_seq is {min_seq}: give 0 or a sequence that you were told")
+    check_route(route)
     view = yield from get_view(directory, topic)
-    shard = shard_of(route or key, view.shards)
+    shard = shard_of(key if route is None else route, view.shards)
     response = yield from call_tail(
         directory, "Get", topic, shard, lambda ref: log_pb2.GetRequest(shard=ref, key=key, min_seq=min_seq)
     )

@@ -51,8 +51,14 @@ class View:
             raise InvalidArgument(f"topic {self.topic.name!r} has no shard {shard}: give 0 to {self.shards - 1}")
 
 
+def check_route(route: bytes | None) -> None:
+    if route is not None and (not isinstance(route, bytes) or not route):
+        raise InvalidArgument(f"route is {route!r}: give bytes that stand for the shard, or leave it out")
+
+
 def find_shard(view: View, key: bytes | None, route: bytes | None) -> int | None:
     """The shard of a message by its route or key; None for an unkeyed one, which may go anywhere."""
+    check_route(route)
     routed_by = key if route is None else route
     return shard_of(routed_by, view.shards) if routed_by else None
 

@@ -33,7 +33,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Also the time one attempt to connect may take: a busy node needs more than a moment to accept.
+    ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
@@ -51,6 +52,15 @@ class Settings:
     buffer_bytes: int = CLIENT_BUFFER_BYTES_MAX
     producer_id: bytes = field(default_factory=lambda: os.urandom(16))
     producer_epoch: int = 0
+
+    @property
+    def first_epoch(self) -> int:
+        return self.producer_epoch << OWN_EPOCH_BITS
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch after it belongs to the next life of this producer."""
+        return self.first_epoch + (1 << OWN_EPOCH_BITS) - 1
 
     def check(self) -> None:
         for name in ("timeout_s", "delivery_timeout_s"):

@@ -1,0 +1,138 @@
+"""`kayos check`: the proof that a node's data, or one store, is sound. Offline: the node must not run.
+
+A store that is written to while it is read page by page would look damaged, so the lock of the data directory is taken
+for as long as the check lasts; that also keeps a node from starting in the middle of it.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kayos.cli.extra import server_extra
+from kayos.cli.failure import Failure
+from kayos.cli.options import output_option
+from kayos.cli.output import choose_format, printable, show_rows, write_out
+from kayos.cli.progress import progress
+
+
+@click.command(epilog="\b\nExample:\n  kayos check /var/lib/kayos\n  kayos check /var/lib/kayos/shards/1f2e3d-0")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@output_option
+def check(directory: Path, output: str | None) -> None:
+    """Check every store of a node's data directory, or one store's directory: pages, checksums, and that all tables
+    agree. Exit code 1 if anything is damaged, 6 if a node runs on the directory.
+    """
+    with server_extra():
+        import kayos.server.data_directory
+        import kayos.storage.check  # noqa: F401
+
+    root = find_root(directory)
+    with locked(root):
+        rows = check_node(root) if root == directory else [check_one(directory, None)]
+    show_rows(rows, output, ("store", "directory", "messages", "high_seq", "sound"))
+    damaged = [row for row in rows if not row["sound"]]
+    if choose_format(output) == "table":
+        for row in damaged:
+            for problem in row["problems"]:
+                write_out(f"{row['directory']}: {printable(problem)}\n".encode())
+    if damaged:
+        first = damaged[0]
+        raise Failure(
+            f"{len(damaged)} of {len(rows)} are damaged, the first is {first['directory']}: {first['problems'][0]}"
+        )
+
+
+def find_root(directory: Path) -> Path:
+    """The data directory of the node: this one, or the one that the store lies in; a store copied out is its own."""
+    from kayos.server.data_directory import NODE_FILE
+    from kayos.storage.generation import CURRENT
+
+    if (directory / NODE_FILE).exists() or (directory / "shards").is_dir():
+        return directory
+    if not (directory / CURRENT).exists() and not any(directory.glob("env.*")):
+        raise Failure(f"{directory} holds no data of Kayos: give a node's data directory or a store's", Failure.USAGE)
+    above = directory.resolve().parent.parent
+    return above if (above / NODE_FILE).exists() else directory.parent
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the node's lock; a directory without one was never a node's, or is a copy."""
+    from kayos.server.data_directory import LOCK_FILE
+
+    try:
+        descriptor = os.open(root / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Failure(
+            f"a node runs on {root}: stop it first, or check a copy of the directory", Failure.CONFLICT
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def check_node(root: Path) -> list[dict[str, Any]]:
+    """The files of the node itself, then every shard that its topics name, then what else lies there."""
+    expected, rows = check_files(root)
+    there = {path.name for path in (root / "shards").glob("*")}
+    names = sorted(expected.keys() | there)
+    with progress(f"checking {root}", total=len(names), unit="stores") as advance:
+        for name in names:
+            rows.append(check_one(root / "shards" / name, expected.get(name)))
+            advance(1)
+    return rows
+
+
+def check_files(root: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The directories of shards that should be there with their names, and a row for each file that is damaged."""
+    from kayos.cluster.static import TOPICS_FILE, read_topics
+    from kayos.errors import KayosError
+    from kayos.server.data_directory import NODE_FILE, find_or_create_node_id
+
+    rows = []
+    expected: dict[str, str] = {}
+    try:
+        if (root / NODE_FILE).exists():
+            find_or_create_node_id(root / NODE_FILE)
+    except KayosError as error:
+        rows.append(report_row(None, root / NODE_FILE, (error.message,)))
+    try:
+        for topic in read_topics(root / TOPICS_FILE).values():
+            expected |= {f"{topic.topic_id}-{shard}": f"{topic.name}/{shard}" for shard in range(topic.shards)}
+    except KayosError as error:
+        rows.append(report_row(None, root / TOPICS_FILE, (error.message,)))
+    return expected, rows
+
+
+def check_one(directory: Path, store: str | None) -> dict[str, Any]:
+    """`store` is the topic and shard, None where no topic claims the directory."""
+    from kayos.storage.check import check_store
+
+    if not directory.exists():
+        problem = "it is missing: restore it, or a node starts it empty"
+        return report_row(store, directory, (problem,))
+    report = check_store(directory)
+    return report_row(store, directory, report.problems, messages=report.messages, high_seq=report.high_seq)
+
+
+def report_row(
+    store: str | None, directory: Path, problems: tuple[str, ...], *, messages: int = 0, high_seq: int = 0
+) -> dict[str, Any]:
+    return {
+        "store": store,
+        "directory": str(directory),
+        "messages": messages,
+        "high_seq": high_seq,
+        "sound": not problems,
+        "problems": list(problems),
+    }
