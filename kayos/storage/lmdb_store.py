@@ -265,16 +265,7 @@ class LmdbStore(LmdbReads):
             )
         records = check_batch(batch)
         with self.changing() as changes:
-            run: list[MessageRow] = []
-            for record, stored in zip(records, batch.records, strict=True):
-                if record.kind == Kind.CONTROL:
-                    changes.put_messages(run)
-                    run = []
-                    control = decode_control(record.value)
-                    changes.apply_control(control, seq=record.seq, timestamp_ms=record.timestamp_ms)
-                else:
-                    run.append(message_row(record, stored))
-            changes.put_messages(run)
+            apply_records(changes, records, batch.records)
             changes.put_producers(batch.producers)
             changes.state = replace(
                 changes.state, high_seq=batch.last_seq, last_timestamp_ms=batch.timestamp_ms, epoch=batch.epoch
@@ -375,6 +366,26 @@ class LmdbStore(LmdbReads):
 
 class _NothingToWriteError(Exception):
     """Every request of the group was refused or a repeat: end the transaction without writing."""
+
+
+def apply_records(changes: Changes, records: Sequence[Record], stored_forms: Sequence[bytes]) -> None:
+    """Append a neighbour's records in runs. A run ends at a control, and where a key comes again: a head that expires
+    a message of the same group writes its tombstone into it, too."""
+    run: list[MessageRow] = []
+    keys: set[bytes] = set()
+    for record, stored in zip(records, stored_forms, strict=True):
+        is_control = record.kind == Kind.CONTROL
+        if is_control or record.key in keys:
+            changes.put_messages(run)
+            run, keys = [], set()
+        if is_control:
+            control = decode_control(record.value)
+            changes.apply_control(control, seq=record.seq, timestamp_ms=record.timestamp_ms)
+        else:
+            run.append(message_row(record, stored))
+            if record.key and changes.is_compact:
+                keys.add(record.key)
+    changes.put_messages(run)
 
 
 def check_batch(batch: Batch) -> list[Record]:

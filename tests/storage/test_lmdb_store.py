@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kayos.errors import DamagedStore, Unavailable
-from kayos.model.control import CreatePin, EndPin
+from kayos.model.control import CreatePin, EndPin, Expire
 from kayos.model.takeover import TakeoverRow
 from kayos.model.write import ControlRequest, WriteRequest
 from kayos.storage import generation, lmdb_store, verify
@@ -185,3 +185,18 @@ def test_a_pin_that_ends_during_a_sweep_leaves_nothing_behind(store: LmdbStore) 
     store.commit([ControlRequest(EndPin("second", "released"))], now_ms=1)
     assert store.sweep_retained(1)
     assert store.usage().retained == 0
+
+
+def test_a_replica_applies_a_group_that_expired_its_own_message(tmp_path: Path) -> None:
+    """One group writes a key and then ages it out: put, tombstone and control reach the replica in one batch."""
+    head, replica = (LmdbStore.open(tmp_path / name, COMPACT, OPTIONS) for name in ("head", "replica"))
+    for each in (head, replica):
+        each.take_over(TakeoverRow(HISTORY, 0, 1))
+    write = WriteRequest([b"a", b"b"], [b"1", b"2"])
+    result = head.commit([write, ControlRequest(Expire(through_ms=0, through_expiry_seq=0, aged_seq=1))], now_ms=5)
+    assert result.batch is not None
+    replica.apply(result.batch)
+    assert list(replica.dump()) == list(head.dump())
+    for each in (head, replica):
+        each.close()
+        assert check_store(each.directory).problems == ()
