@@ -43,7 +43,8 @@ def apply_piece(changes: Changes, piece: LogSlice) -> None:
     changes.pinned_seq = 0  # replaced rows that pins need come with the tables, exactly
     changes.put_messages([_message_row(stored) for stored in piece.records])
     start_seq = position if is_first else sync.start_seq
-    sync = SyncState(SyncPhase.CATCHING_UP, start_seq, piece.through_seq, piece.end_seq)
+    first_end_seq = piece.end_seq if is_first else sync.first_end_seq
+    sync = SyncState(SyncPhase.CATCHING_UP, start_seq, piece.through_seq, piece.end_seq, first_end_seq)
     changes.txn.put(SYNC, pack_sync(sync), db=changes.tables.meta)
     changes.state = replace(changes.state, sync=sync, high_seq=high_before, message_seq=message_before)
 
@@ -51,16 +52,17 @@ def apply_piece(changes: Changes, piece: LogSlice) -> None:
 def apply_tables(changes: Changes, tables: CatchUpTables) -> None:
     sync = changes.state.sync
     if sync.phase is SyncPhase.READY:
-        through_seq, start_seq = changes.state.high_seq, changes.state.high_seq
-    else:
-        through_seq, start_seq = sync.through_seq, sync.start_seq
-    if tables.start_seq > start_seq or tables.end_seq < through_seq:
+        high_seq = changes.state.high_seq
+        sync = SyncState(SyncPhase.CATCHING_UP, high_seq, high_seq, high_seq, high_seq)
+    if tables.start_seq > sync.start_seq or tables.end_seq < sync.through_seq:
         raise FailedPrecondition(
-            f"the tables cover ({tables.start_seq}, {tables.end_seq}], this replica needs ({start_seq}, {through_seq}]"
+            f"the tables cover ({tables.start_seq}, {tables.end_seq}], this replica needs "
+            f"({sync.start_seq}, {sync.through_seq}]"
         )
-    if start_seq and tables.floors.purge_seq > start_seq:
+    if sync.misses_deletes(tables.floors.purge_seq):
         raise ResetRequired(
-            f"tombstones were purged up to {tables.floors.purge_seq}, above the start at {start_seq}: copy it whole",
+            f"tombstones were purged up to {tables.floors.purge_seq} that this replica had not seen, which began at "
+            f"{sync.start_seq or sync.first_end_seq}: copy it whole",
             purge_seq=tables.floors.purge_seq,
         )
     changes.apply_floors(tables.floors, replaced_by=None)

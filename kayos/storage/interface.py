@@ -60,12 +60,24 @@ class SyncPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """Whether the copy is whole; while it is not, it is neither readable nor promotable."""
+    """Whether the copy is whole; while it is not, it is neither readable nor promotable.
+
+    During a catch-up everything in (`start_seq`, `through_seq`] was taken from the source, whose newest state
+    used was at `end_seq` and the first one at `first_end_seq`.
+    """
 
     phase: SyncPhase = SyncPhase.READY
     start_seq: int = 0
     through_seq: int = 0
     end_seq: int = 0
+    first_end_seq: int = 0
+
+    def misses_deletes(self, purge_seq: int) -> bool:
+        """Whether the source purged a tombstone that this copy needed to see.
+
+        Rows that the copy held at the start need the tombstones above it. A copy that began with nothing needs those
+        that came after its first slice was read: a row of that slice may have been deleted and purged since."""
+        return purge_seq > (self.start_seq or self.first_end_seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,8 @@ class MemoryStore:
                 self._tables.remove(older, replaced_by=None)
             self._tables.insert(row)
         start_seq = reached if is_first else sync.start_seq
-        self.save_sync(SyncState(SyncPhase.CATCHING_UP, start_seq, piece.through_seq, piece.end_seq))
+        first_end_seq = piece.end_seq if is_first else sync.first_end_seq
+        self.save_sync(SyncState(SyncPhase.CATCHING_UP, start_seq, piece.through_seq, piece.end_seq, first_end_seq))
 
     def finish_catch_up(self, tables: CatchUpTables) -> None:
         sync = self._state.sync
@@ -144,7 +145,7 @@ class MemoryStore:
                 high_seq=sync.through_seq,
                 previous_seq=tables.end_seq,
             )
-        if tables.floors.purge_seq > tables.start_seq and tables.start_seq != 0:
+        if sync.misses_deletes(tables.floors.purge_seq):
             raise ResetRequired("deletes were purged meanwhile: start from 0", purge_seq=tables.floors.purge_seq)
         mine = self._tables
         mine.remove_below(tables.floors, replaced_by=None)

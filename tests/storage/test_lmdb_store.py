@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kayos.errors import DamagedStore, Unavailable
-from kayos.model.control import CreatePin, EndPin, Expire
+from kayos.errors import DamagedStore, ResetRequired, Unavailable
+from kayos.model.control import CreatePin, EndPin, Expire, Purge
+from kayos.model.record import Kind
 from kayos.model.takeover import TakeoverRow
 from kayos.model.write import ControlRequest, WriteRequest
 from kayos.storage import generation, lmdb_store, verify
@@ -185,6 +186,21 @@ def test_a_pin_that_ends_during_a_sweep_leaves_nothing_behind(store: LmdbStore) 
     store.commit([ControlRequest(EndPin("second", "released"))], now_ms=1)
     assert store.sweep_retained(1)
     assert store.usage().retained == 0
+
+
+def test_a_delete_purged_during_a_catch_up_from_nothing_is_not_missed(tmp_path: Path) -> None:
+    """The key was copied with the first slice, then deleted and its tombstone purged: no row tells of it."""
+    source, copy = (LmdbStore.open(tmp_path / name, COMPACT, OPTIONS) for name in ("source", "copy"))
+    source.take_over(TakeoverRow(HISTORY, 0, 1))
+    put(source, b"stays", b"goes")
+    copy.apply_catch_up(source.read_log(0, bytes_max=EVERYTHING))
+    source.commit([WriteRequest([b"goes"], [b""], bytes([Kind.DELETE]))], now_ms=1)
+    source.commit([ControlRequest(Purge(source.state.high_seq))], now_ms=1)
+    copy.apply_catch_up(source.read_log(copy.state.sync.through_seq, bytes_max=EVERYTHING))
+    with pytest.raises(ResetRequired):
+        copy.finish_catch_up(source.read_catch_up_tables(0))
+    source.close()
+    copy.close()
 
 
 def test_a_replica_applies_a_group_that_expired_its_own_message(tmp_path: Path) -> None:
