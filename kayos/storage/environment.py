@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import lmdb
 
-from kayos.errors import DamagedStore, KayosError, StoreFull, WriteUnknown
+from kayos.errors import DamagedStore, KayosError, StoreFull, Unavailable, WriteUnknown
 from kayos.limits import MAX_READERS
 from kayos.storage.layout import TABLES
 from kayos.storage.transaction import Database, Transaction
@@ -98,8 +98,12 @@ class Environment:
         try:
             with self._env.begin() as txn:
                 yield cast(Transaction, txn)
+        except lmdb.PanicError as error:
+            raise Unavailable(
+                "the store must be reopened after a disk error, which it is soon: try again", retry_delay_ms=200
+            ) from error
         except lmdb.Error as error:
-            raise DamagedStore(f"reading {self.directory.name} failed: {error}; run 'kayos check'") from error
+            raise DamagedStore("LMDB cannot read the store: run 'kayos check' on the data directory") from error
         finally:
             with self._readers_changed:
                 self._readers -= 1
@@ -130,7 +134,7 @@ class Environment:
             txn.commit()
         except lmdb.Error as error:
             raise WriteUnknown(
-                f"the commit failed on the disk ({error}): send again with the same producer number",
+                "the commit failed on the disk: send again with the same producer number",
                 retry_delay_ms=200,
             ) from error
 
@@ -158,9 +162,7 @@ class Environment:
         try:
             self._env.copy(str(directory), compact=True, txn=cast(Any, txn))
         except lmdb.Error as error:
-            raise StoreFull(
-                f"the copy for compaction failed: {error}; free disk space", retry_delay_ms=60_000
-            ) from error
+            raise StoreFull("the copy for compaction failed: make room on the disk", retry_delay_ms=60_000) from error
         (directory / DATA_FILE).chmod(0o600)
         fsync_path(directory / DATA_FILE)
         fsync_path(directory)
@@ -193,12 +195,15 @@ def error_at_write(error: lmdb.Error) -> KayosError:
             retry_delay_ms=1_000,
         )
     if isinstance(error, lmdb.PanicError):
-        return WriteUnknown(f"the store needs to be reopened after a disk error ({error})", retry_delay_ms=200)
-    return DamagedStore(f"writing failed inside LMDB ({error}): run 'kayos check' on the data directory")
+        return WriteUnknown(
+            "the store must be reopened after a disk error: send again with the same producer number",
+            retry_delay_ms=200,
+        )
+    return DamagedStore("LMDB cannot write the store: run 'kayos check' on the data directory")
 
 
 def error_at_open(directory: Path, error: lmdb.Error) -> KayosError:
-    return DamagedStore(f"{directory} cannot be opened: {error}; run 'kayos check', or restore it from another copy")
+    return DamagedStore(f"{directory} cannot be opened by LMDB: run 'kayos check', or restore it from another copy")
 
 
 def check_file(data: Path, map_bytes: int) -> MetaPage:

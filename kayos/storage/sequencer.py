@@ -110,6 +110,8 @@ class Sequencer:
         self._run = Run()
         self._records: list[bytes] = []
         self._producers: dict[bytes, ProducerRow] = {}
+        # Those of them that the table does not hold yet, for the bound on their number.
+        self._new_producers: set[bytes] = set()
 
     def sequence(self, requests: Sequence[Request]) -> tuple[tuple[WriteResult | KayosError, ...], Batch | None]:
         answers: list[WriteResult | KayosError] = []
@@ -199,7 +201,7 @@ class Sequencer:
 
     def _check_room_for_producer(self) -> None:
         stored = self._changes.txn.stat(self._changes.tables.producers)["entries"]
-        if stored + len(self._producers) >= PRODUCERS_MAX:
+        if stored + len(self._new_producers) >= PRODUCERS_MAX:
             raise LimitReached(
                 f"this shard knows {PRODUCERS_MAX} producers already: reuse producer ids, or wait until old ones "
                 "are forgotten",
@@ -209,7 +211,9 @@ class Sequencer:
     def _note_result(self, stamp: ProducerStamp, row: ProducerRow | None, first_seq: int) -> None:
         result = ProducerResult(stamp.number, first_seq, self._high_seq, self._timestamp_ms)
         kept: tuple[ProducerResult, ...] = ()
-        if row is not None and row.producer_epoch == stamp.producer_epoch:
+        if row is None:
+            self._new_producers.add(stamp.producer_id)
+        elif row.producer_epoch == stamp.producer_epoch:
             kept = row.results[-(PRODUCER_RESULTS_KEPT - 1) :]
         self._producers[stamp.producer_id] = ProducerRow(stamp.producer_id, stamp.producer_epoch, (*kept, result))
 
@@ -267,6 +271,7 @@ class Sequencer:
         gone = [producer for producer, row in self._producers.items() if row.last.last_seq <= through_seq]
         for producer_id in gone:
             del self._producers[producer_id]
+            self._new_producers.discard(producer_id)
 
     def _add_tombstones(self, control: Expire) -> None:
         """Keyed messages past their time become tombstones, so that consumers learn of them."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,11 @@ from typing import Any
 import pytest
 
 from kayos.errors import DeadlineExceeded, KayosError, Unavailable, WriteUnknown
+from tests.client.ports import lasting_address
 from tests.nodes import NodeProcess
 
 MESSAGES = 4_000
 KILLS = 3
-
-
-def free_address() -> str:
-    """An address where nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
 
 
 async def restart(node: NodeProcess) -> NodeProcess:
@@ -34,7 +27,7 @@ async def restart(node: NodeProcess) -> NodeProcess:
 async def test_every_message_arrives_once_and_in_order_while_the_node_is_killed(
     connect: Callable[..., Any], tmp_path: Path
 ) -> None:
-    node = NodeProcess.start(tmp_path / "data")
+    node = NodeProcess.start(tmp_path / "data", listen=lasting_address())
     try:
         async with connect(node.address, batch_bytes=2_000, linger_ms=1) as client:
             await client.topics.create("t", shards=2)
@@ -57,7 +50,7 @@ async def test_every_message_arrives_once_and_in_order_while_the_node_is_killed(
 
 
 async def test_a_bulk_send_survives_a_kill(connect: Callable[..., Any], tmp_path: Path) -> None:
-    node = NodeProcess.start(tmp_path / "data")
+    node = NodeProcess.start(tmp_path / "data", listen=lasting_address())
     try:
         async with connect(node.address, batch_bytes=20_000) as client:
             await client.topics.create("t")
@@ -73,7 +66,7 @@ async def test_a_bulk_send_survives_a_kill(connect: Callable[..., Any], tmp_path
 
 
 async def test_a_waiting_consumer_outlives_the_node(connect: Callable[..., Any], tmp_path: Path) -> None:
-    node = NodeProcess.start(tmp_path / "data")
+    node = NodeProcess.start(tmp_path / "data", listen=lasting_address())
     try:
         async with connect(node.address) as client:
             await client.topics.create("t")
@@ -90,23 +83,30 @@ async def test_a_waiting_consumer_outlives_the_node(connect: Callable[..., Any],
 
 
 async def test_a_clean_stop_and_start_is_hardly_noticed(connect: Callable[..., Any], tmp_path: Path) -> None:
-    node = NodeProcess.start(tmp_path / "data")
+    node = NodeProcess.start(tmp_path / "data", listen=lasting_address())
     try:
         async with connect(node.address) as client:
             await client.topics.create("t")
             await client.produce("t", b"1")
             async with client.consume("t") as consumer:
-                await anext(aiter(await anext(consumer)))
+                assert [m.value async for m in await anext(consumer)] == [b"1"]
                 assert await asyncio.to_thread(node.stop) == 0
+                waiting = [await client.send("t", b"%d" % number) for number in range(2, 9)]
                 node = await asyncio.to_thread(NodeProcess.start, node.data, listen=node.address)
-                await client.produce("t", b"2")
+                deliveries = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+                assert [delivery.seq for delivery in deliveries] == list(range(2, 9))
+                assert not any(delivery.duplicate for delivery in deliveries)
+                found: list[bytes] = []
+                while len(found) < 7:
+                    found += [m.value async for m in await anext(consumer)]
+                assert found == [b"%d" % number for number in range(2, 9)]
     finally:
         node.kill()
 
 
 @pytest.mark.parametrize("call", ["produce", "get", "consume", "topics", "transaction"])
 async def test_a_server_that_is_not_there_is_named_in_bounded_time(connect: Callable[..., Any], call: str) -> None:
-    address = free_address()
+    address = lasting_address()
     started = time.monotonic()
     async with connect(address, timeout_s=1.0) as client:
         with pytest.raises(Unavailable) as caught:
@@ -128,7 +128,7 @@ async def test_a_server_that_is_not_there_is_named_in_bounded_time(connect: Call
 
 
 async def test_the_next_server_of_the_list_is_tried(connect: Callable[..., Any], node: NodeProcess) -> None:
-    async with connect(f"{free_address()},{node.address}") as client:
+    async with connect(f"{lasting_address()},{node.address}") as client:
         assert (await client.status()).address == node.address
 
 

@@ -156,7 +156,9 @@ def test_a_client_that_crossed_a_fork_refuses_to_work(node: NodeProcess, shell: 
         text=True,
         timeout=60,
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},
+        # With gRPC's own fork handlers on, as by default, one child in ten of a live asyncio channel died of SIGSEGV
+        # before any Python ran in it (grpcio 1.85.1); that leaves nothing to guard, so they are off here.
+        env={**os.environ, "GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"},
     )
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
 
@@ -208,3 +210,58 @@ def test_no_thread_stays_behind(node: NodeProcess, topic_name: str) -> None:
 def test_the_proxy_of_these_stories_knows_only_shared_names() -> None:
     with pytest.raises(AttributeError):
         Awaited(kayos.connect("127.0.0.1:1")).no_such_name  # noqa: B018
+
+
+LEFT_OPEN = """
+import sys
+import kayos
+
+client = kayos.connect(sys.argv[1])
+client.topics.create("left-open", shards=2)
+client.produce("left-open", b"v")
+consumer = client.consume("left-open")
+list(next(consumer))
+print("done")
+"""
+
+
+def test_a_program_that_forgets_to_close_still_ends(node: NodeProcess) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, node.address],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "done", "")
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_an_asyncio_consumer_that_is_given_up_on_can_be_asked_again(
+    node: NodeProcess, topic_name: str, shards: int
+) -> None:
+    async with kayos.aio.connect(node.address) as client:
+        await client.topics.create(topic_name, shards=shards)
+        found = []
+        async with client.consume(topic_name) as consumer:
+            for number in range(5):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await anext(consumer)
+                await client.produce(topic_name, b"%d" % number, key=b"%d" % number)
+                async with asyncio.timeout(20):
+                    found += [message.value async for message in await anext(consumer)]
+        assert found == [b"%d" % number for number in range(5)]
+
+
+async def test_a_cancelled_producer_leaves_the_client_working(node: NodeProcess, topic_name: str) -> None:
+    async with kayos.aio.connect(node.address, linger_ms=50) as client:
+        await client.topics.create(topic_name)
+        tasks = [asyncio.ensure_future(client.produce(topic_name, b"%d" % number)) for number in range(20)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[::2]] == [True] * 10
+        assert all(isinstance(outcome, kayos.Delivery) for outcome in outcomes[1::2])
+        assert await client.flush() == 0

@@ -7,6 +7,7 @@ from kayos.client.core.message import Message, messages_from_columns
 from kayos.client.core.reader import PREFETCH_BYTES, ShardReader
 from kayos.client.core.snapshot import Assembly, SnapshotHead
 from kayos.client.core.start import Start, choose_start
+from kayos.client.core.steps import ReadStream
 from kayos.errors import (
     DataLoss,
     FailedPrecondition,
@@ -222,6 +223,17 @@ def test_latest_with_a_message_in_that_very_moment_does_not_skip_it() -> None:
     assert script.requests[1].mark == types_pb2.Mark(
         history_id=HISTORY, seq=8, snapshot_start_seq=8, snapshot_end_seq=9
     )
+
+
+def test_a_prefetch_that_was_interrupted_loses_nothing() -> None:
+    script = Script([begin(0, 3), columns(2), end(3, columns(1), columns(2))])
+    reader = new_reader(script)
+    assert script.run(reader.wait_begin())
+    interrupted = reader.prefetch()
+    assert isinstance(next(interrupted), ReadStream)
+    interrupted.send(columns(1))
+    interrupted.close()
+    assert read_snapshot(script, reader) == [1, 2]
 
 
 def test_a_closed_reader_opens_nothing() -> None:

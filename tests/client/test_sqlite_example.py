@@ -13,6 +13,7 @@ import pytest
 
 import kayos
 from kayos.client.examples import sqlite_exactly_once
+from tests.client.ports import lasting_address
 from tests.nodes import NodeProcess
 from tests.seeds import choose_seed
 
@@ -162,7 +163,7 @@ def test_a_node_that_dies_inside_a_large_snapshot_leaves_no_half_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unkeyed messages, so that a row that was applied twice would be there twice."""
-    nodes = [NodeProcess.start(tmp_path / "data")]
+    nodes = [NodeProcess.start(tmp_path / "data", listen=lasting_address())]
     database = sqlite_exactly_once.open_database(tmp_path / "copy.db")
 
     def restart_node(statement: str) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kayos.errors import DamagedStore, ResetRequired, Unavailable
+from kayos.errors import DamagedStore, LimitReached, ResetRequired, Unavailable
 from kayos.model.control import CreatePin, EndPin, Expire, Purge
+from kayos.model.producer import ProducerStamp
 from kayos.model.record import Kind
 from kayos.model.takeover import TakeoverRow
-from kayos.model.write import ControlRequest, WriteRequest
-from kayos.storage import generation, lmdb_store, verify
+from kayos.model.write import ControlRequest, WriteRequest, WriteResult
+from kayos.storage import generation, lmdb_store, sequencer, verify
 from kayos.storage.check import check_store
 from kayos.storage.compaction import Compaction
 from kayos.storage.lmdb_store import LmdbStore, StoreOptions
@@ -216,3 +217,15 @@ def test_a_replica_applies_a_group_that_expired_its_own_message(tmp_path: Path) 
     for each in (head, replica):
         each.close()
         assert check_store(each.directory).problems == ()
+
+
+def test_the_bound_on_producers_counts_each_once(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequencer, "PRODUCERS_MAX", 2)
+
+    def send(*stamps: tuple[bytes, int]) -> list[type]:
+        requests = [WriteRequest([b"k"], [b"v"], producer=ProducerStamp(name, 0, number)) for name, number in stamps]
+        return [type(answer) for answer in store.commit(requests, now_ms=1).answers]
+
+    assert send((b"one", 1)) == [WriteResult]
+    assert send((b"one", 2), (b"two", 1), (b"three", 1)) == [WriteResult, WriteResult, LimitReached]
+    assert send((b"one", 3), (b"two", 2)) == [WriteResult, WriteResult]

@@ -128,6 +128,8 @@ class Producer:
     # Leaves
 
     async def _wait_for_room(self, size: int) -> None:
+        if self._core.has_room(size) and not self._closed:
+            return
         limit_s = self._settings.delivery_timeout_s
         if not await self._wait_until(lambda: self._closed or self._core.has_room(size), limit_s):
             raise self._core.explain_full_buffer()

@@ -177,6 +177,8 @@ class Producer:
             self._thread.start()
 
     def _wait_for_room(self, size: int) -> None:
+        if self._core.has_room(size) and not self._closed:
+            return
         limit_s = self._settings.delivery_timeout_s
         if not self._changed.wait_for(lambda: self._closed or self._core.has_room(size), limit_s):
             raise self._core.explain_full_buffer()

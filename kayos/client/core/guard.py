@@ -1,4 +1,9 @@
-"""A client belongs to the process that made it: its threads and connections do not survive a fork or a pickle."""
+"""A client belongs to the process that made it: its threads and connections do not survive a fork or a pickle.
+
+The guard speaks when a forked child uses its copy. It cannot help a child that gRPC itself breaks: with a live
+asyncio channel and gRPC's default fork handlers some children die before any Python runs in them. So close the
+client before a fork, or start workers with 'spawn'.
+"""
 
 import os
 from typing import NoReturn
@@ -16,8 +21,8 @@ class Unpicklable:
 
 
 class Guarded(Unpicklable):
-    """Base of both drivers, through which all work goes. gRPC channels that cross a fork can hang without a word,
-    so use is refused."""
+    """Base of both drivers, through which all work goes. gRPC channels that cross a fork can hang without a word, so
+    use is refused."""
 
     def __init__(self) -> None:
         self._owner_pid = os.getpid()

@@ -1,5 +1,6 @@
 """A message as a consumer sees it, and the fast way from columns to messages."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple
@@ -28,17 +29,18 @@ _new_message = partial(tuple.__new__, Message)
 def messages_from_columns(topic: str, shard: int, encoded: bytes) -> list[Message]:
     """The messages of serialized MessageColumns, in order: the hot path of every consumer."""
     columns = types_pb2.MessageColumns.FromString(encoded)
-    seqs = columns.seqs
+    # A slice of a repeated field is a list, made faster than `list` makes it.
+    seqs, timestamps_ms = columns.seqs[:], columns.timestamps_ms[:]
     kinds = columns.kinds
-    keys: list[bytes | None] = list(columns.keys)
-    values: list[bytes | None] = list(columns.values)
-    if not len(seqs) == len(columns.timestamps_ms) == len(kinds) == len(keys) == len(values):
+    keys: Sequence[bytes | None] = columns.keys[:]
+    values: Sequence[bytes | None] = columns.values[:]
+    if not len(seqs) == len(timestamps_ms) == len(kinds) == len(keys) == len(values):
         raise DataLoss("the server sent columns of unequal length: read again from the mark")
     if b"" in keys:
         keys = [key or None for key in keys]
     if Kind.DELETE in kinds:
         values = [None if kind == Kind.DELETE else value for kind, value in zip(kinds, values, strict=True)]
-    rows = zip(repeat(topic), repeat(shard), seqs, keys, values, columns.timestamps_ms, repeat(()))
+    rows = zip(repeat(topic), repeat(shard), seqs, keys, values, timestamps_ms, repeat(()))
     messages: list[Message] = list(map(_new_message, rows))
     for entry in columns.headers:
         if entry.index >= len(messages):

@@ -102,16 +102,15 @@ class ShardReader:
     def prefetch(self) -> Steps[SnapshotHead | None]:
         """Read a small snapshot whole, the first part of a large one; then it counts as handed out.
 
-        None when the stream broke and there is no snapshot any more."""
+        None when the stream broke and there is no snapshot any more. A caller that was interrupted may call again."""
         size = 0
-        self._prefetched = []
         while self._assembly.phase is Phase.INSIDE and size < PREFETCH_BYTES:
             length, messages = yield from self._take_event()
             size += length
             if messages:
                 self._prefetched.append(messages)
             if self._assembly.head is None:
-                self._prefetched, size = [], 0
+                size = 0
                 if not (yield from self.wait_begin()):
                     return None
         self._handed_out = self._assembly.head
@@ -172,6 +171,7 @@ class ShardReader:
         """Drop the stream and wait a little, or raise when the error is the caller's to handle."""
         yield from self._drop_stream()
         self._assembly.restart()
+        self._prefetched = []
         handed_out, self._handed_out = self._handed_out, None
         self._check_open()
         if isinstance(error, Aborted):

@@ -22,7 +22,7 @@ from kayos.limits import (
 OWN_EPOCH_BITS = 12
 PRODUCER_EPOCH_MAX = 2 ** (32 - OWN_EPOCH_BITS) - 1
 
-# Keepalive alone notices a frozen peer after a minute; `ping_timeout_ms` is what counts (facts, section 4).
+# Keepalive alone notices a frozen peer after a minute; `ping_timeout_ms` is what counts.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),

@@ -20,7 +20,15 @@ class StartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Made by `beginning`, `mark`, `consumer_mark`, `after`, `time` or `latest`."""
+    """Where a consumer begins; `client.consume(topic, start=...)` takes one of
+
+    Start.beginning()                  all that is there
+    Start.consumer_mark()              the mark that the server holds for the consumer (the default)
+    Start.mark({0: mark, 1: mark})     marks by shard that the consumer keeps itself, from `snapshot.mark`
+    Start.after(1234)                  what stands above a sequence
+    Start.time(1_700_000_000_000)      messages at or after a time, in ms since 1970
+    Start.latest()                     only what comes from now on
+    """
 
     kind: StartKind
     number: int = 0

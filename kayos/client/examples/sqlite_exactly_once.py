@@ -16,6 +16,7 @@ Three errors are part of normal life, and the loop in `follow` shows what each a
 """
 
 import argparse
+import os
 import sqlite3
 from pathlib import Path
 
@@ -82,7 +83,6 @@ def apply(database: sqlite3.Connection, snapshot: kayos.Snapshot) -> int:
                 ),
             )
         mark = snapshot.mark
-        database.commit()
         database.execute(
             MOVE_MARK,
             (
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Copy a topic into SQLite, exactly once.")
     parser.add_argument("topic")
     parser.add_argument("db_file", type=Path)
-    parser.add_argument("--servers", default="127.0.0.1:7400")
+    parser.add_argument("--servers", default=os.environ.get("KAYOS_SERVERS", "127.0.0.1:7400"))
     parser.add_argument("--stop-at-end", action="store_true", help="end when there is nothing more to read")
     options = parser.parse_args()
     database = open_database(options.db_file)
