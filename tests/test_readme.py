@@ -21,9 +21,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess.start(tmp_path_factory.mktemp("readme") / "data", map_bytes=1 << 30) as started:
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with NodeProcess.start(tmp_path / "data", map_bytes=1 << 30) as started:
         yield started
         assert started.stop() == 0
 
@@ -46,8 +46,6 @@ def test_shown_output_is_what_comes_out(node: NodeProcess, tmp_path: Path) -> No
     environment = {**os.environ, "KAYOS_SERVERS": node.address}
     run = [str(SCRIPTS / "kayos")]
     for arguments in (
-        ["topic", "create", "orders"],
-        ["topic", "delete", "orders", "--yes"],
         ["topic", "create", "orders"],
         ["produce", "orders", "-k", "1001", "-v", '{"total": 9}'],
         ["produce", "orders", "-k", "1002", "-v", '{"total": 5}'],
