@@ -17,6 +17,7 @@ import google_crc32c
 import msgspec
 
 from kayos.cluster.coordinator import ShardView
+from kayos.cluster.turns import Turns
 from kayos.errors import DamagedStore, InvalidArgument, LimitReached, StoreFull, TopicExists, TopicNotFound
 from kayos.limits import SHARDS_PER_NODE_MAX, TOPICS_MAX
 from kayos.model.topic import Topic
@@ -35,13 +36,13 @@ class TopicsFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StaticCoordinator:
-    """Topics by name in memory, changed only after the file holds the change. One lock orders changes."""
+    """Topics by name in memory, changed only after the file holds the change. Changes take turns."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self._path = directory / TOPICS_FILE
         self._address = address
         self._topics = read_topics(self._path)
-        self._lock = asyncio.Lock()
+        self._turns = Turns()
 
     async def list_topics(self) -> list[Topic]:
         return [self._topics[name] for name in sorted(self._topics)]
@@ -58,29 +59,35 @@ class StaticCoordinator:
             raise InvalidArgument(
                 f"replicas is {topic.replicas}: this node runs alone and one node holds one replica; give 1"
             )
-        async with self._lock:
-            existing = self._topics.get(topic.name)
-            if existing is not None:
-                return self._same_topic(existing, topic), False
-            self._check_room(topic)
-            created = replace(topic, topic_id=secrets.token_hex(8), created_ms=int(time.time() * 1000))
-            await self._save({**self._topics, created.name: created})
-            return created, True
+        return await self._turns.take(self._create(topic))
+
+    async def _create(self, topic: Topic) -> tuple[Topic, bool]:
+        existing = self._topics.get(topic.name)
+        if existing is not None:
+            return self._same_topic(existing, topic), False
+        self._check_room(topic)
+        created = replace(topic, topic_id=secrets.token_hex(8), created_ms=int(time.time() * 1000))
+        await self._save({**self._topics, created.name: created})
+        return created, True
 
     async def alter_topic(self, name: str, changes: Mapping[str, int]) -> Topic:
-        async with self._lock:
-            topic = await self.find_topic(name)
-            altered = replace(topic, retention=replace(topic.retention, **changes))
-            altered.check()
-            if altered != topic:
-                await self._save({**self._topics, name: altered})
-            return altered
+        return await self._turns.take(self._alter(name, changes))
+
+    async def _alter(self, name: str, changes: Mapping[str, int]) -> Topic:
+        topic = await self.find_topic(name)
+        altered = replace(topic, retention=replace(topic.retention, **changes))
+        altered.check()
+        if altered != topic:
+            await self._save({**self._topics, name: altered})
+        return altered
 
     async def delete_topic(self, name: str) -> Topic:
-        async with self._lock:
-            topic = await self.find_topic(name)
-            await self._save({other: kept for other, kept in self._topics.items() if other != name})
-            return topic
+        return await self._turns.take(self._delete(name))
+
+    async def _delete(self, name: str) -> Topic:
+        topic = await self.find_topic(name)
+        await self._save({other: kept for other, kept in self._topics.items() if other != name})
+        return topic
 
     async def find_view(self, topic: Topic, shard: int) -> ShardView:
         return ShardView(shard, EPOCH, (self._address,), (self._address,))
@@ -103,13 +110,7 @@ class StaticCoordinator:
             )
 
     async def _save(self, topics: dict[str, Topic]) -> None:
-        """The file first, then memory: what a caller was told is on the disk.
-
-        Shielded: a caller who goes away in the middle must not leave file and memory apart.
-        """
-        await asyncio.shield(asyncio.ensure_future(self._write_and_keep(topics)))
-
-    async def _write_and_keep(self, topics: dict[str, Topic]) -> None:
+        """The file first, then memory: what a caller was told is on the disk."""
         try:
             await asyncio.to_thread(write_topics, self._path, list(topics.values()))
         except OSError as error:

@@ -1,14 +1,13 @@
 """The service of operators and of clients that look for their way: topics, views, status, housekeeping."""
 
-import asyncio
 import os
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
 import kayos
 from kayos.cluster.coordinator import Coordinator
+from kayos.cluster.turns import Turns
 from kayos.errors import InvalidArgument, KayosError, OutOfRange, WrongMode
 from kayos.model.control import Trim
 from kayos.model.topic import Mode, Retention, Topic, check_name
@@ -21,7 +20,6 @@ from kayos.storage.interface import Usage
 from kayos.wire.codec import mode_from_wire, retention_from_wire, takeover_to_wire, topic_to_wire
 from kayos.wire.v1 import cluster_pb2
 
-T = TypeVar("T")
 # The only role of a node that runs alone: head and tail of a chain of one.
 ROLE = "head+tail"
 
@@ -35,7 +33,8 @@ class ClusterService:
         self._maintenance = maintenance
         self._node_id = node_id
         self._address = address
-        self._changing = asyncio.Lock()
+        # The list of topics and the shards that are open must never tell different stories.
+        self._turns = Turns()
         self._started_ms = int(time.time() * 1000)
 
     # Topics
@@ -45,7 +44,7 @@ class ClusterService:
     ) -> cluster_pb2.CreateTopicResponse:
         wanted = topic_from_request(request)
         wanted.check()
-        topic, created = await self._change(self._create_and_host(wanted))
+        topic, created = await self._turns.take(self._create_and_host(wanted))
         return cluster_pb2.CreateTopicResponse(topic=topic_to_wire(topic), created=created)
 
     async def list_topics(self, request: cluster_pb2.ListTopicsRequest, call: Call) -> cluster_pb2.ListTopicsResponse:
@@ -65,25 +64,15 @@ class ClusterService:
         changes = {name: getattr(request, name) for name in names if request.HasField(name)}
         if not changes:
             raise InvalidArgument(f"the request changes nothing: give one of {', '.join(names)}")
-        topic = await self._change(self._alter_and_tell(request.name, changes))
+        topic = await self._turns.take(self._alter_and_tell(request.name, changes))
         return cluster_pb2.AlterTopicResponse(topic=topic_to_wire(topic))
 
     async def delete_topic(
         self, request: cluster_pb2.DeleteTopicRequest, call: Call
     ) -> cluster_pb2.DeleteTopicResponse:
         check_name("topic", request.name)
-        await self._change(self._delete_and_unhost(request.name))
+        await self._turns.take(self._delete_and_unhost(request.name))
         return cluster_pb2.DeleteTopicResponse()
-
-    async def _change(self, change: Coroutine[Any, Any, T]) -> T:
-        """One change of topics at a time, to its end even if the caller leaves: the list of topics and the
-        shards that are open must never tell different stories."""
-
-        async def run() -> T:
-            async with self._changing:
-                return await change
-
-        return await asyncio.shield(asyncio.create_task(run()))
 
     async def _create_and_host(self, wanted: Topic) -> tuple[Topic, bool]:
         topic, created = await self._coordinator.create_topic(wanted)

@@ -19,7 +19,7 @@ from kayos.cluster.coordinator import Coordinator
 from kayos.errors import DamagedStore, KayosError, ShardNotFound, TopicNotFound, Unavailable
 from kayos.model.topic import Topic, check_name
 from kayos.server.logs import get_log
-from kayos.server.shard import ServedStore, Shard
+from kayos.server.shard import ServedStore, Shard, cause_of
 
 OpenStore = Callable[[Path, Topic, int], ServedStore]
 
@@ -136,7 +136,7 @@ class Hosting:
             view = await self._coordinator.find_view(topic, index)
             shard = Shard(topic, index, view.epoch, store, self._pool)
         except KayosError as error:
-            log.error("the shard is not served", reason=error.message)
+            log.error("the shard is not served", reason=error.message, cause=cause_of(error))
             hosted.failed[index] = error
             return
         except OSError as error:

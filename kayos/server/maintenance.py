@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -79,12 +80,15 @@ class Maintenance:
     async def step(self, shard: Shard) -> None:
         """One bounded piece of work for one shard."""
         await shard.become_ready()
-        swept = await self._maybe_sweep(shard)
-        facts = await shard.read(self._look, shard, swept)
+        facts, wants_compaction = await shard.read(self._look, shard)
+        if facts.retained_bytes:
+            swept = await shard.run_in_writer(partial(shard.store.sweep_retained, MAINTENANCE_ROWS_MAX))
+            facts, wants_compaction = await shard.read(self._look, shard)
+            facts = replace(facts, swept=swept)
         for request in plan(facts):
             assert isinstance(request, ControlRequest)
             await shard.control(request.control)
-        if await shard.read(shard.store.wants_compaction) and self._may_compact(shard):
+        if wants_compaction and self._may_compact(shard):
             task = asyncio.create_task(self._compact_safely(shard))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
@@ -127,13 +131,6 @@ class Maintenance:
         except Exception:
             shard.log.exception("compaction failed")
 
-    async def _maybe_sweep(self, shard: Shard) -> bool:
-        """Free some retained rows that no pin needs; True when none are left to free."""
-        usage = await shard.read(shard.store.usage)
-        if not usage.retained:
-            return True
-        return await shard.run_in_writer(partial(shard.store.sweep_retained, MAINTENANCE_ROWS_MAX))
-
     async def _maybe_check_readers(self, shards: list[Shard]) -> None:
         if time.monotonic() - self._readers_checked_at < READER_CHECK_INTERVAL_S:
             return
@@ -144,14 +141,14 @@ class Maintenance:
             except KayosError as error:
                 shard.log.warning("reader check failed", reason=error.message)
 
-    def _look(self, shard: Shard, swept: bool) -> Facts:
-        """Blocking: everything that the plan wants to know."""
+    def _look(self, shard: Shard) -> tuple[Facts, bool]:
+        """Blocking: everything that the plan wants to know, and whether a compaction is due."""
         store, topic, state, time_ms = shard.store, shard.topic, shard.state, now_ms()
         retention, usage = topic.retention, store.usage()
         clock = self._clocks.setdefault(shard, ProducerClock())
         aged_seq = find_older_than(store, time_ms, retention.max_age_ms)
         tombstone_seq = find_older_than(store, time_ms, retention.tombstone_ms) if usage.tombstones else 0
-        return Facts(
+        facts = Facts(
             now_ms=time_ms,
             mode=topic.mode,
             retention=retention,
@@ -159,7 +156,6 @@ class Maintenance:
             messages=usage.messages,
             message_bytes=usage.message_bytes,
             retained_bytes=usage.retained_bytes,
-            swept=swept,
             producers=usage.producers,
             pins=tuple(store.list_pins()) if usage.pins else (),
             front=read_front(store, shard, retention, aged_seq, usage.messages, usage.message_bytes),
@@ -169,6 +165,7 @@ class Maintenance:
             idle_producers_seq=clock.find_idle_seq(time_ms, state.high_seq),
             retained_bytes_max=self._retained_bytes_max,
         )
+        return facts, store.wants_compaction()
 
 
 def find_older_than(store: Store, time_ms: int, age_ms: int) -> int:

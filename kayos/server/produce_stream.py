@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kayos.errors import KayosError, ShuttingDown
 from kayos.limits import PRODUCE_STREAM_IN_FLIGHT_MAX
 from kayos.server.memory import MemoryBudget
-from kayos.server.rpc import DRAINING, Call
+from kayos.server.rpc import DRAINING, Call, without_trace
 from kayos.wire.status import error_to_bytes
 from kayos.wire.v1 import log_pb2
 
@@ -73,7 +73,7 @@ async def answer(entry: Pending) -> log_pb2.ProduceResponse:
     try:
         return await entry.writing
     except KayosError as error:
-        return log_pb2.ProduceResponse(correlation=entry.correlation, error=error_to_bytes(error))
+        return log_pb2.ProduceResponse(correlation=entry.correlation, error=error_to_bytes(without_trace(error)))
 
 
 def forget(pending: "asyncio.Queue[Pending | None]", budget: MemoryBudget) -> None:

@@ -98,22 +98,25 @@ def bind_service(service: object, methods: Mapping[str, Method], gate: Gate) -> 
 
 def bind_unary(method: Method, serve: Callable[..., Awaitable[Message]], gate: Gate) -> Callable[..., Any]:
     async def handle(encoded: bytes, context: Context) -> bytes:
-        async def run() -> bytes:
-            response = await serve(parse(method, encoded), Call(context, gate))
-            return response.SerializeToString()
+        response = b""
 
-        return await guard(method, context, gate, run)
+        async def run() -> None:
+            nonlocal response
+            response = (await serve(parse(method, encoded), Call(context, gate))).SerializeToString()
+
+        failure = await guard(method, gate, run)
+        if failure is not None:
+            set_status(context, failure)
+        return response
 
     return handle
 
 
 def bind_stream(method: Method, serve: Callable[..., Awaitable[None]], gate: Gate) -> Callable[..., Any]:
     async def handle(encoded: bytes, context: Context) -> None:
-        async def run() -> bytes:
-            await serve(parse(method, encoded), Call(context, gate))
-            return b""
-
-        await guard(method, context, gate, run)
+        failure = await guard(method, gate, lambda: serve(parse(method, encoded), Call(context, gate)))
+        if failure is not None:
+            await abort(context, failure)
 
     return handle
 
@@ -124,29 +127,33 @@ def bind_streams(method: Method, serve: Callable[..., Awaitable[None]], gate: Ga
             async for encoded in encoded_requests:
                 yield parse(method, encoded)
 
-        async def run() -> bytes:
-            await serve(requests(), Call(context, gate))
-            return b""
-
-        await guard(method, context, gate, run)
+        failure = await guard(method, gate, lambda: serve(requests(), Call(context, gate)))
+        if failure is not None:
+            await abort(context, failure)
 
     return handle
 
 
-async def guard(method: Method, context: Context, gate: Gate, run: Callable[[], Awaitable[bytes]]) -> bytes:
-    """Count the call, and let no exception out but gRPC's own."""
+async def guard(method: Method, gate: Gate, run: Callable[[], Awaitable[None]]) -> KayosError | None:
+    """Count the call and run it; why it failed, for the caller. No exception gets out but a cancellation."""
     try:
         gate.enter(method.name)
         try:
-            return await run()
+            await run()
         finally:
             gate.leave(method.name)
     except KayosError as error:
-        failure = error
+        return without_trace(error)
     except Exception:
-        failure = internal_error(method)
-    await abort(context, failure)
-    raise failure
+        return internal_error(method)
+    return None
+
+
+def without_trace(error: KayosError) -> KayosError:
+    """The error for its caller. Its traceback holds the frames it passed, and those hold the request and, through
+    the futures in them, the error itself: such a ring of megabytes would wait for the garbage collector."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 def internal_error(method: Method) -> InternalError:
@@ -167,8 +174,16 @@ def parse(method: Method, encoded: bytes) -> Message:
         ) from None
 
 
+def set_status(context: Context, error: KayosError) -> None:
+    """The status of a unary call whose handler returns now. `abort` would do the same by an exception, which gRPC
+    keeps in a ring of references with our frames: each refused request would stay until a garbage collection."""
+    context.set_trailing_metadata(((DETAILS_KEY, error_to_bytes(error)),))
+    context.set_code(grpc_code(error))
+    context.set_details(error.message)
+
+
 async def abort(context: Context, error: KayosError) -> None:
-    """End the call with the error's status.
+    """End a stream with the error's status.
 
     A client that reads nothing also takes no status; after `ABORT_S` the call is dropped instead (the client
     sees it cancelled), so that neither the handler nor the unread message stays.

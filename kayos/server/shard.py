@@ -113,7 +113,7 @@ class Shard:
             self._check_open()
             if isinstance(error, DataLoss):
                 self.problem = error.message
-                self.log.error("damage found while reading", reason=error.message)
+                self.log.error("damage found while reading", reason=error.message, cause=cause_of(error))
             raise
 
     async def wait_for_seq(self, seq: int) -> None:
@@ -181,7 +181,7 @@ class Shard:
         try:
             return call()
         except (WriteUnknown, DataLoss) as error:
-            self._become_unready(error.message)
+            self._become_unready(error.message, cause_of(error))
             raise
 
     def group_committed(self) -> None:
@@ -189,11 +189,11 @@ class Shard:
         self.high.advance(self.state.high_seq)
         self.messages.advance(self.state.message_seq)
 
-    def _become_unready(self, reason: str) -> None:
+    def _become_unready(self, reason: str, cause: str = "") -> None:
         self._ready = False
         self._must_reopen = True
         self.problem = reason
-        self.log.error("a commit failed, the store will be reopened", reason=reason)
+        self.log.error("a commit failed, the store will be reopened", reason=reason, cause=cause)
 
     def _make_ready(self) -> None:
         """In the writer thread. Tries again at most as often as the back-off allows."""
@@ -212,11 +212,13 @@ class Shard:
         except DataLoss as error:
             self._damage = error
             self.problem = error.message
+            self.log.error("the store is damaged and takes no writes", reason=error.message, cause=cause_of(error))
             raise
         except KayosError as error:
             self._retry_delay_s = min(REOPEN_DELAY_S_MAX, self._retry_delay_s * 2)
             self._retry_at = time.monotonic() + self._retry_delay_s
             self.problem = error.message
+            self.log.warning("the store is not ready for writes", reason=error.message, cause=cause_of(error))
             if isinstance(error, WriteUnknown):
                 # Of the takeover, not of the callers' writes: those were certainly not tried.
                 self._must_reopen = True
@@ -234,6 +236,11 @@ class Shard:
         self._retry_delay_s = REOPEN_DELAY_S_MIN
         self.problem = ""
         self.log.info("took over", history=row.history_id.hex(), seq=row.start_seq)
+
+
+def cause_of(error: KayosError) -> str:
+    """What LMDB or the system said, for the log alone."""
+    return str(error.__cause__ or "")
 
 
 def repeat_error(error: KayosError, count: int) -> list[KayosError]:

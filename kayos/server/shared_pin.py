@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kayos.cluster.turns import Turns
 from kayos.errors import Aborted, KayosError, NotFound
 from kayos.limits import PIN_LEASE_MS_DEFAULT, SHARED_PIN_IDLE_S, SHARED_PIN_INTERVAL_S
 from kayos.model.control import Control, CreatePin, EndPin, RenewPin
@@ -40,16 +41,16 @@ class SharedPins:
     def __init__(self, shard: ControlWriter, log: Any) -> None:
         self._shard = shard
         self._log = log
-        self._lock = asyncio.Lock()
+        self._turns = Turns()
         self._newest: SharedPin | None = None
         self._keepers: dict[str, asyncio.Task[None]] = {}
 
     @asynccontextmanager
     async def use(self, *, above_seq: int) -> AsyncIterator[SharedPin]:
         """A living pin whose snapshot reaches above `above_seq`."""
-        # Shielded: a pin whose first user goes away must still be known here, or a storm of subscribers that
-        # come and go would leave one behind each.
-        pin = await asyncio.shield(asyncio.ensure_future(self._find_or_create(above_seq)))
+        # To its end: a pin whose first user goes away must still be known here, or a storm of subscribers
+        # that come and go would leave one behind each.
+        pin = await self._turns.take(self._find_or_create(above_seq))
         pin.users += 1
         try:
             yield pin
@@ -65,14 +66,13 @@ class SharedPins:
         self._newest = None
 
     async def _find_or_create(self, above_seq: int) -> SharedPin:
-        async with self._lock:
-            newest = self._newest
-            if newest is not None:
-                age_s = time.monotonic() - newest.created_at
-                if age_s < SHARED_PIN_INTERVAL_S and newest.seq > above_seq:
-                    return newest
-                await asyncio.sleep(max(0.0, SHARED_PIN_INTERVAL_S - age_s))
-            return await self._create()
+        newest = self._newest
+        if newest is not None:
+            age_s = time.monotonic() - newest.created_at
+            if age_s < SHARED_PIN_INTERVAL_S and newest.seq > above_seq:
+                return newest
+            await asyncio.sleep(max(0.0, SHARED_PIN_INTERVAL_S - age_s))
+        return await self._create()
 
     async def _create(self) -> SharedPin:
         pin_id = SHARED_PREFIX + secrets.token_hex(8)

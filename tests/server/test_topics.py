@@ -48,15 +48,20 @@ async def test_a_hundred_racing_creations_make_one_topic(calls: Calls) -> None:
     assert len({answer.topic.topic_id for answer in answers}) == 1
 
 
-async def test_a_caller_who_leaves_does_not_leave_half_a_topic(calls: Calls) -> None:
-    creating = calls.CreateTopic(create("abandoned", shards=8), timeout=TIMEOUT_S)
-    # Wait until the topic is on the list, in the middle of opening its shards; then go away.
-    while "abandoned" not in await names(calls):
-        pass
+async def test_a_caller_who_leaves_does_not_leave_half_a_topic(calls: Calls, node: NodeProcess) -> None:
+    before = count_shards(node)
+    creating = calls.CreateTopic(create("abandoned", shards=20), timeout=TIMEOUT_S)
+    while count_shards(node) < before + 5:
+        await names(calls)
+    # In the middle of opening its shards: go away.
     creating.cancel()
-    await calls.CreateTopic(create("abandoned", shards=8), timeout=TIMEOUT_S)
+    await calls.CreateTopic(create("abandoned", shards=20), timeout=TIMEOUT_S)
     described = await calls.DescribeTopic(cluster_pb2.DescribeTopicRequest(name="abandoned"), timeout=TIMEOUT_S)
-    assert [status.problem for status in described.shards] == [""] * 8
+    assert [status.problem for status in described.shards] == [""] * 20
+
+
+def count_shards(node: NodeProcess) -> int:
+    return sum(1 for _ in (node.data / "shards").iterdir())
 
 
 async def test_creating_and_deleting_in_a_race_ends_whole(calls: Calls) -> None:

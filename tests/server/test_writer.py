@@ -150,19 +150,20 @@ async def test_a_caller_that_leaves_does_not_take_its_write_along(handler: Handl
 async def test_who_waits_for_room_keeps_its_place(handler: Handler) -> None:
     """The order of `submit` is the order of groups, also when the queue was full and others come meanwhile."""
     writer = GroupWriter(handler, "t")
-    first = await block(handler, writer)
-    half = WRITE_QUEUE_BYTES_MAX // 2
-    queued = await submit_all(writer, [b"1", b"2"], size=half - 1)
-    waiting = await submit_all(writer, [b"3", b"4"], size=half)
-    # Room comes for 3 with the end of the first group. At that very moment 5 is submitted: it must not overtake.
-    late: list[asyncio.Future[WriteResult]] = []
-    queued[0].add_done_callback(lambda _: late.append(asyncio.ensure_future(writer.submit(write(b"5"), 1))))
-    first.add_done_callback(lambda _: late.append(asyncio.ensure_future(writer.submit(write(b"6"), 1))))
+    handler.gate.clear()
+
+    async def one_after_the_other() -> None:
+        await writer.submit(write(b"first"), 1_000)
+        # Room came with the answer, and the one that waited was given it: this one must not overtake.
+        await writer.submit(write(b"last"), 100)
+
+    going = asyncio.ensure_future(one_after_the_other())
+    assert await asyncio.to_thread(handler.entered.wait, TIMEOUT_S)
+    queued = await submit_all(writer, [b"queued"], size=WRITE_QUEUE_BYTES_MAX - 1_000)
+    waiting = await submit_all(writer, [b"waiting"], size=500)
     handler.gate.set()
-    await asyncio.gather(first, *queued, *waiting)
-    await asyncio.gather(*late)
-    order = [name for group in handler.groups for name in group]
-    assert order[:5] == [b"first", b"1", b"2", b"3", b"4"]
+    await asyncio.gather(going, *queued, *waiting)
+    assert [name for group in handler.groups for name in group] == [b"first", b"queued", b"waiting", b"last"]
     await writer.stop()
 
 
