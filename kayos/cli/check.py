@@ -83,9 +83,10 @@ def locked(root: Path) -> Iterator[None]:
 
 def check_node(root: Path) -> list[dict[str, Any]]:
     """The files of the node itself, then every shard that its topics name, then what else lies there."""
+    from kayos.server.shard_directories import ShardDirectories
+
     expected, rows = check_files(root)
-    there = {path.name for path in (root / "shards").glob("*")}
-    names = sorted(expected.keys() | there)
+    names = sorted(expected.keys() | ShardDirectories(root).names())
     with progress(f"checking {root}", total=len(names), unit="stores") as advance:
         for name in names:
             rows.append(check_one(root / "shards" / name, expected.get(name)))
@@ -98,9 +99,11 @@ def check_files(root: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     from kayos.cluster.static import TOPICS_FILE, read_topics
     from kayos.errors import KayosError
     from kayos.server.data_directory import NODE_FILE, find_or_create_node_id
+    from kayos.server.shard_directories import ShardDirectories, name_of
 
     rows = []
     expected: dict[str, str] = {}
+    directories = ShardDirectories(root)
     try:
         if (root / NODE_FILE).exists():
             find_or_create_node_id(root / NODE_FILE)
@@ -108,7 +111,10 @@ def check_files(root: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
         rows.append(report_row(None, root / NODE_FILE, (error.message,)))
     try:
         for topic in read_topics(root / TOPICS_FILE).values():
-            expected |= {f"{topic.topic_id}-{shard}": f"{topic.name}/{shard}" for shard in range(topic.shards)}
+            for shard in range(topic.shards):
+                # One that was never made, because the node ended in the middle of that, is made at its next start.
+                if directories.was_made(topic, shard) or directories.path_of(topic, shard).exists():
+                    expected[name_of(topic, shard)] = f"{topic.name}/{shard}"
     except KayosError as error:
         rows.append(report_row(None, root / TOPICS_FILE, (error.message,)))
     return expected, rows
@@ -119,7 +125,7 @@ def check_one(directory: Path, store: str | None) -> dict[str, Any]:
     from kayos.storage.check import check_store
 
     if not directory.exists():
-        problem = "it is missing: restore it, or a node starts it empty"
+        problem = "it is missing: restore it from a copy, or delete the topic"
         return report_row(store, directory, (problem,))
     report = check_store(directory)
     return report_row(store, directory, report.problems, messages=report.messages, high_seq=report.high_seq)

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kayos.cli.failure import Failure
-from kayos.cli.options import Connection, ask, connection_options, output_option, topic_argument, yes_option
+from kayos.cli.options import Connection, connection_options, output_option, topic_argument, yes_option
 from kayos.cli.output import say, show_rows
 from kayos.cli.position import Place, Position, position_metavar, position_type
+from kayos.cli.question import ask
 
 if TYPE_CHECKING:
     from kayos.client.blocking.client import Client

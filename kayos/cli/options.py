@@ -1,4 +1,4 @@
-"""Options that many commands share, and the questions before destructive ones."""
+"""Options that many commands share."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ import click
 
 from kayos.cli.completing import complete_topics
 from kayos.cli.encoding import ENCODINGS
-from kayos.cli.output import FORMATS, PipeClosed, can_ask
+from kayos.cli.output import FORMATS, PipeClosed
 
 if TYPE_CHECKING:
     from kayos.client.blocking.client import Client
@@ -108,13 +108,3 @@ key_encoding_option = click.option(
 value_encoding_option = click.option(
     "--value-encoding", type=click.Choice(ENCODINGS), default="utf8", show_default=True, help="How values are written."
 )
-
-
-def ask(question: str, *, yes: bool) -> None:
-    """Go on only with --yes or a `y` typed on the terminal."""
-    if yes:
-        return
-    if not can_ask():
-        raise click.UsageError(f"{question} There is no terminal to ask on: say --yes", click.get_current_context())
-    if not click.confirm(question, err=True):
-        raise click.ClickException("nothing was changed")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kayos.cli.options import Connection, ask, connection_options, output_option, topic_argument, yes_option
+from kayos.cli.options import Connection, connection_options, output_option, topic_argument, yes_option
 from kayos.cli.output import choose_format, show_one, show_rows, write_out
+from kayos.cli.question import ask
 from kayos.cli.shards import SHARD_COLUMNS, shard_row
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The node's data directory: private, locked by one process, and marked with the node's id and format.
 
-DIR/lock · DIR/node.json · DIR/topics.json · DIR/shards/<topic_id>-<shard>/ · DIR/trash/
+DIR/lock · DIR/node.json · DIR/topics.json, and what `shard_directories` keeps there.
 """
 
 import fcntl

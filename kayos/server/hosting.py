@@ -1,25 +1,23 @@
 """The shards that this node holds: opened at the start, created and deleted with their topics.
 
-Directories are named by ids (`<topic_id>-<shard>`), never by names. A shard whose store is damaged is not
-served: its callers hear why, the rest of the node lives. A deleted topic's directories are moved to the
-trash before they are removed, so that a crash never leaves half a store where a whole one is expected;
-directories that no topic names are reported and left alone, since a lost list of topics must not cost data.
+A shard whose store is damaged or lost is not served: its callers hear why, the rest of the node lives.
+Directories that no topic names are reported and left alone, since a lost list of topics must not cost data.
 
 `host` and `unhost` are called one at a time and run to their end (the cluster service sees to it).
 """
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kayos.cluster.coordinator import Coordinator
-from kayos.errors import DamagedStore, KayosError, ShardNotFound, TopicNotFound, Unavailable
+from kayos.errors import KayosError, ShardNotFound, TopicNotFound, Unavailable
 from kayos.model.topic import Topic, check_name
 from kayos.server.logs import get_log
 from kayos.server.shard import ServedStore, Shard, cause_of
+from kayos.server.shard_directories import ShardDirectories
 
 OpenStore = Callable[[Path, Topic, int], ServedStore]
 
@@ -35,8 +33,7 @@ class HostedTopic:
 
 class Hosting:
     def __init__(self, directory: Path, coordinator: Coordinator, open_store: OpenStore, pool: Executor) -> None:
-        self._directory = directory / "shards"
-        self._trash = directory / "trash"
+        self._directories = ShardDirectories(directory)
         self._coordinator = coordinator
         self._open_store = open_store
         self._pool = pool
@@ -44,16 +41,12 @@ class Hosting:
         self._log = get_log()
 
     async def open(self) -> None:
-        for directory in (self._directory, self._trash):
-            directory.mkdir(mode=0o700, exist_ok=True)
-        await asyncio.to_thread(remove_all_in, self._trash)
+        await asyncio.to_thread(self._directories.prepare)
         topics = await self._coordinator.list_topics()
         for topic in topics:
             await self.host(topic)
-        known = {f"{topic.topic_id}-{index}" for topic in topics for index in range(topic.shards)}
-        for path in self._directory.iterdir():
-            if path.name not in known:
-                self._log.warning("a directory belongs to no topic and is left alone", directory=path.name)
+        for name in self._directories.find_strangers(topics):
+            self._log.warning("a directory belongs to no topic and is left alone", directory=name)
 
     async def host(self, topic: Topic) -> dict[int, KayosError]:
         """Open every shard of the topic, create what is not there; why some of them could not be opened."""
@@ -74,7 +67,7 @@ class Hosting:
         for shard in hosted.shards.values():
             await shard.close(reason)
         for index in range(topic.shards):
-            await asyncio.to_thread(self._throw_away, self._path(topic, index))
+            await asyncio.to_thread(self._directories.throw_away, topic, index)
 
     def change(self, topic: Topic) -> None:
         """Take over a topic's new retention."""
@@ -122,17 +115,11 @@ class Hosting:
         for shard in list(self.shards()):
             await shard.close(reason)
 
-    def _path(self, topic: Topic, index: int) -> Path:
-        return self._directory / f"{topic.topic_id}-{index}"
-
     async def _open_shard(self, hosted: HostedTopic, index: int) -> None:
         topic = hosted.topic
         log = get_log(topic=topic.name, shard=index)
         try:
-            path = self._path(topic, index)
-            if path.is_symlink():
-                raise DamagedStore(f"{path} is a symbolic link: put the shard's directory itself there")
-            store = await asyncio.to_thread(self._open_store, path, topic, index)
+            store = await asyncio.to_thread(self._open_or_make, topic, index)
             view = await self._coordinator.find_view(topic, index)
             shard = Shard(topic, index, view.epoch, store, self._pool)
         except KayosError as error:
@@ -150,13 +137,7 @@ class Hosting:
             # It reads; the next write tries again (a full disk may have room by then).
             log.warning("the shard takes no writes yet", reason=error.message)
 
-    def _throw_away(self, path: Path) -> None:
-        if path.exists():
-            target = self._trash / path.name
-            path.rename(target)
-            shutil.rmtree(target, ignore_errors=True)
-
-
-def remove_all_in(directory: Path) -> None:
-    for path in directory.iterdir():
-        shutil.rmtree(path, ignore_errors=True)
+    def _open_or_make(self, topic: Topic, index: int) -> ServedStore:
+        store = self._open_store(self._directories.check(topic, index), topic, index)
+        self._directories.note_made(topic, index)
+        return store

@@ -21,6 +21,7 @@ class Outlet:
 
     async def send(self, encoded: bytes) -> None:
         writing = asyncio.ensure_future(self._write(encoded))
+        writing.add_done_callback(forget_outcome)
         try:
             await self._watch(writing)
         finally:
@@ -41,3 +42,9 @@ class Outlet:
                 raise SnapshotExpired(
                     f"the reader took nothing for {waited_s:g} s: subscribe again from your mark and read on"
                 )
+
+
+def forget_outcome(writing: "asyncio.Future[None]") -> None:
+    """A write that nobody waits for any more may still fail, because its client is gone; that is no news."""
+    if not writing.cancelled():
+        writing.exception()

@@ -36,11 +36,9 @@ class CopiedSnapshot:
         return sum(map(len, self.chunks))
 
 
-def copy_snapshot(
-    store: Store, after_seq: int, *, bytes_max: int, chunk_bytes: int, tombstones: bool
-) -> CopiedSnapshot:
+def copy_snapshot(store: Store, after_seq: int, *, bytes_max: int, chunk_bytes: int) -> CopiedSnapshot:
     """All above `after_seq` in one read transaction, if it fits."""
-    found = store.read_log(after_seq, bytes_max=bytes_max, tombstones=tombstones)
+    found = store.read_log(after_seq, bytes_max=bytes_max)
     if not found.complete:
         return CopiedSnapshot(found.end_seq, complete=False, count=0, chunks=())
     chunks = tuple(columns_from_records(part) for part in split_by_bytes(found.records, chunk_bytes))

@@ -120,7 +120,6 @@ class Subscription:
                 self.scanned,
                 bytes_max=self._copy_bytes_max,
                 chunk_bytes=self._chunk_bytes,
-                tombstones=self.position != 0,
             )
             hold.shrink(copied.size)
             # The gate: released only when what was read is durable and `state` knows of it.
@@ -149,7 +148,7 @@ class Subscription:
                 await self._send_pinned(pin.pin_id, pin.seq)
 
     async def _send_pinned(self, pin_id: str, end_seq: int) -> None:
-        wanted = PinRange(pin_id, self.scanned, end_seq, self._chunk_bytes, tombstones=self.position != 0)
+        wanted = PinRange(pin_id, self.scanned, end_seq, self._chunk_bytes, tombstones=True)
         count = checksum = 0
         async with aclosing(read_ahead(self._shard, wanted)) as pieces:
             async for columns in pieces:

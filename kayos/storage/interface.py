@@ -198,7 +198,7 @@ class Store(Protocol):
     def read_log(
         self, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
     ) -> LogSlice:
-        """Live records above `after_seq` (up to `end_seq`), at least one if there is any; one transaction.
+        """Live records above `after_seq` (up to `end_seq`), as many as fit and at least one row; one transaction.
 
         `end_seq` of the answer is the committed state's high sequence, or the smaller one asked for."""
         ...

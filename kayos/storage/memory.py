@@ -332,14 +332,13 @@ def verify_rows(records: Iterable[bytes], *, after_seq: int, through_seq: int) -
 
 
 def cut_slice(records: Iterable[bytes], *, after_seq: int, end_seq: int, bytes_max: int, tombstones: bool) -> LogSlice:
-    """As many records as fit, at least one."""
+    """As many records as fit, at least one; tombstones that are left out count, too."""
+    seen: list[bytes] = []
     taken: list[bytes] = []
-    bytes_taken = 0
     for stored in records:
-        if not tombstones and verify_and_decode(stored).kind == Kind.DELETE:
-            continue
-        if taken and bytes_taken + len(stored) > bytes_max:
-            return LogSlice(after_seq, record_seq(taken[-1]), end_seq, complete=False, records=tuple(taken))
-        taken.append(stored)
-        bytes_taken += len(stored)
+        if seen and sum(map(len, seen)) + len(stored) > bytes_max:
+            return LogSlice(after_seq, record_seq(seen[-1]), end_seq, complete=False, records=tuple(taken))
+        seen.append(stored)
+        if tombstones or verify_and_decode(stored).kind != Kind.DELETE:
+            taken.append(stored)
     return LogSlice(after_seq, end_seq, end_seq, complete=True, records=tuple(taken))

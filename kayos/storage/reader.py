@@ -17,24 +17,28 @@ _KIND_AT = 8
 def read_slice(
     records: Iterator[tuple[bytes, bytes]], *, after_seq: int, end_seq: int, bytes_max: int, tombstones: bool
 ) -> LogSlice:
-    """Take records (seq as key, stored form) until the boundary or the size is reached."""
+    """Take records (seq as key, stored form) until the boundary or the size is reached.
+
+    Tombstones that are left out count, too: a long run of them must not make a long transaction.
+    """
     taken: list[bytes] = []
     add = taken.append
     size = 0
     last = pack_seq(end_seq)
+    previous = b""
     delete = int(Kind.DELETE)
     for seq_key, stored in records:
         if seq_key > last:
             break
         if checksum_of(stored) != CHECKSUM_RESIDUE or stored[:8] != seq_key:
             raise damaged_row(seq_key)
-        if not tombstones and stored[_KIND_AT] == delete:
-            continue
         size += len(stored)
-        if size > bytes_max and taken:
-            (through_seq,) = SEQ.unpack_from(taken[-1])
+        if size > bytes_max and previous:
+            (through_seq,) = SEQ.unpack(previous)
             return LogSlice(after_seq, through_seq, end_seq, False, tuple(taken))
-        add(stored)
+        previous = seq_key
+        if tombstones or stored[_KIND_AT] != delete:
+            add(stored)
     return LogSlice(after_seq, end_seq, end_seq, True, tuple(taken))
 
 

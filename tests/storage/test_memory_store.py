@@ -468,8 +468,9 @@ def test_reading_in_pieces() -> None:
         ((0, 1, None, True), (1, 5, False, ["1 a=1"])),
         ((0, 2 * size, None, True), (2, 5, False, ["1 a=1", "2 b=1"])),
         ((2, EVERYTHING, None, True), (5, 5, True, ["3 -c", "4 d=1"])),
-        ((2, 1, None, False), (5, 5, True, ["4 d=1"])),
-        ((1, 1, 3, False), (3, 3, True, ["2 b=1"])),
+        ((2, EVERYTHING, None, False), (5, 5, True, ["4 d=1"])),
+        ((2, 1, None, False), (3, 5, False, [])),  # a tombstone that is left out was looked at all the same
+        ((1, 2 * size, 3, False), (3, 3, True, ["2 b=1"])),
         ((1, 1, 3, True), (2, 3, False, ["2 b=1"])),
         ((5, 1, 99, True), (5, 5, True, [])),
     ]
