@@ -258,20 +258,22 @@ class Sequencer:
         if isinstance(control, Expire) and self._changes.is_compact:
             self._add_tombstones(control)
             self._flush()
+        if isinstance(control, ForgetProducers):
+            self._forget_from_group(control.through_seq)
         self._high_seq += 1
         seq, timestamp_ms = self._high_seq, self._timestamp_ms
         self._changes.apply_control(control, seq=seq, timestamp_ms=timestamp_ms)
         self._records.append(encode_record(seq, Kind.CONTROL, timestamp_ms, b"", encode_control(control)))
-        if isinstance(control, ForgetProducers):
-            self._forget_overlay(control.through_seq)
         return self._result(first_seq)
 
-    def _forget_overlay(self, through_seq: int) -> None:
-        """Rows of this very group are written at its end, and must not bring a forgotten producer back."""
+    def _forget_from_group(self, through_seq: int) -> None:
+        """Rows of this very group are written at its end. The control must see them as they stand now, and those that
+        it forgets must not come back."""
+        self._changes.put_producers(self._producers.values())
+        self._new_producers.clear()
         gone = [producer for producer, row in self._producers.items() if row.last.last_seq <= through_seq]
         for producer_id in gone:
             del self._producers[producer_id]
-            self._new_producers.discard(producer_id)
 
     def _add_tombstones(self, control: Expire) -> None:
         """Keyed messages past their time become tombstones, so that consumers learn of them."""
