@@ -138,7 +138,8 @@ class LogService:
         mark = await self._find_mark(shard, request.consumer)
         if mark is None:
             raise MarkNotFound(f"consumer {request.consumer!r} has no mark here: it has not committed one")
-        return log_pb2.GetMarkResponse(mark=mark_to_wire(mark), high_seq=shard.state.high_seq)
+        state = shard.state
+        return log_pb2.GetMarkResponse(mark=mark_to_wire(mark), high_seq=state.high_seq, message_seq=state.message_seq)
 
     async def list_marks(self, request: log_pb2.ListMarksRequest, call: Call) -> log_pb2.ListMarksResponse:
         shard = self._find(request.shard)
@@ -146,7 +147,8 @@ class LogService:
         entries = [
             log_pb2.ListMarksResponse.Entry(consumer=consumer, mark=mark_to_wire(mark)) for consumer, mark in marks
         ]
-        return log_pb2.ListMarksResponse(marks=entries, high_seq=shard.state.high_seq)
+        state = shard.state
+        return log_pb2.ListMarksResponse(marks=entries, high_seq=state.high_seq, message_seq=state.message_seq)
 
     async def reset_mark(self, request: log_pb2.ResetMarkRequest, call: Call) -> log_pb2.ResetMarkResponse:
         shard = self._find(request.shard)

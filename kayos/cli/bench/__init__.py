@@ -34,7 +34,10 @@ def bench() -> None:
     """Measure a node of its own against bare LMDB and gRPC; prints JSON with ratios taken in one run."""
 
 
-@bench.command(epilog="\b\nExample:\n  kayos bench produce --messages 500000 --batch 1000")
+@bench.command(
+    short_help="Ingest, against a bare LMDB loop that does the same commits.",
+    epilog="\b\nExample:\n  kayos bench produce --messages 500000 --batch 1000",
+)
 @click.option("--messages", type=click.IntRange(1_000), default=300_000, show_default=True, help="Messages a turn.")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1_000, show_default=True, help="Messages a request.")
 @click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Distinct keys.")
@@ -48,7 +51,10 @@ def produce(**options: Any) -> None:
     show(measure(**options))
 
 
-@bench.command(epilog="\b\nExample:\n  kayos bench consume --messages 1000000")
+@bench.command(
+    short_help="Drain a topic, against a bare LMDB scan.",
+    epilog="\b\nExample:\n  kayos bench consume --messages 1000000",
+)
 @click.option("--messages", type=click.IntRange(1_000), default=1_000_000, show_default=True)
 @click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
 @rounds_option
@@ -60,7 +66,10 @@ def consume(**options: Any) -> None:
     show(measure(**options))
 
 
-@bench.command(epilog="\b\nExample:\n  kayos bench latency --calls 1000")
+@bench.command(
+    short_help="One fsynced write at a time, against bare gRPC and LMDB.",
+    epilog="\b\nExample:\n  kayos bench latency --calls 1000",
+)
 @click.option("--calls", type=click.IntRange(10), default=500, show_default=True, help="Calls a turn.")
 @click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
 @rounds_option
@@ -72,7 +81,10 @@ def latency(**options: Any) -> None:
     show(measure(**options))
 
 
-@bench.command(epilog="\b\nExample:\n  kayos bench dedup --messages 2000000 --keys 10000")
+@bench.command(
+    short_help="Few keys overwritten many times: memory and file over time.",
+    epilog="\b\nExample:\n  kayos bench dedup --messages 2000000 --keys 10000",
+)
 @click.option("--messages", type=click.IntRange(10_000), default=1_000_000, show_default=True)
 @click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Distinct keys.")
 @click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)

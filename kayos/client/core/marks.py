@@ -9,23 +9,25 @@ from kayos.errors import InvalidArgument, MarkNotFound
 from kayos.model.mark import Mark
 from kayos.model.topic import check_name
 from kayos.wire.codec import mark_from_wire, mark_to_wire
-from kayos.wire.v1 import log_pb2
+from kayos.wire.v1 import log_pb2, types_pb2
 
 
 @dataclass(frozen=True, slots=True)
 class MarkInfo:
-    """A consumer's mark in one shard and how far the log has gone."""
+    """A consumer's mark in one shard and how far the log has gone; `message_seq` is its newest message."""
 
     topic: str
     shard: int
     consumer: str
     mark: Mark
     high_seq: int
+    message_seq: int
 
     @property
     def lag(self) -> int:
-        """Sequences between the mark and the end; gaps make it an upper bound of messages."""
-        return max(0, self.high_seq - self.mark.seq)
+        """Sequences between the mark and the newest message, 0 for a consumer that has all; gaps make it an upper
+        bound of messages."""
+        return max(0, self.message_seq - self.mark.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,20 @@ def get(directory: Directory, topic: str, consumer: str) -> Steps[dict[int, Mark
         except MarkNotFound as error:
             missing = error
             continue
-        found[shard] = MarkInfo(topic, shard, consumer, mark_from_wire(response.mark), response.high_seq)
+        found[shard] = info_from_wire(topic, shard, consumer, response.mark, response)
     if missing is not None and not found:
         raise missing
     return found
+
+
+def info_from_wire(
+    topic: str,
+    shard: int,
+    consumer: str,
+    mark: types_pb2.Mark,
+    log: log_pb2.GetMarkResponse | log_pb2.ListMarksResponse,
+) -> MarkInfo:
+    return MarkInfo(topic, shard, consumer, mark_from_wire(mark), log.high_seq, log.message_seq)
 
 
 def list_all(directory: Directory, topic: str) -> Steps[list[MarkInfo]]:
@@ -85,7 +97,7 @@ def list_all(directory: Directory, topic: str) -> Steps[list[MarkInfo]]:
             directory, "ListMarks", topic, shard, lambda ref: log_pb2.ListMarksRequest(shard=ref)
         )
         for entry in response.marks:
-            marks.append(MarkInfo(topic, shard, entry.consumer, mark_from_wire(entry.mark), response.high_seq))
+            marks.append(info_from_wire(topic, shard, entry.consumer, entry.mark, response))
     return sorted(marks, key=lambda info: (info.consumer, info.shard))
 
 

@@ -225,12 +225,14 @@ class GetMarkRequest(_message.Message):
     def __init__(self, shard: _Optional[_Union[ShardRef, _Mapping]] = ..., consumer: _Optional[str] = ...) -> None: ...
 
 class GetMarkResponse(_message.Message):
-    __slots__ = ("mark", "high_seq")
+    __slots__ = ("mark", "high_seq", "message_seq")
     MARK_FIELD_NUMBER: _ClassVar[int]
     HIGH_SEQ_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_SEQ_FIELD_NUMBER: _ClassVar[int]
     mark: _types_pb2.Mark
     high_seq: int
-    def __init__(self, mark: _Optional[_Union[_types_pb2.Mark, _Mapping]] = ..., high_seq: _Optional[int] = ...) -> None: ...
+    message_seq: int
+    def __init__(self, mark: _Optional[_Union[_types_pb2.Mark, _Mapping]] = ..., high_seq: _Optional[int] = ..., message_seq: _Optional[int] = ...) -> None: ...
 
 class ListMarksRequest(_message.Message):
     __slots__ = ("shard",)
@@ -239,7 +241,7 @@ class ListMarksRequest(_message.Message):
     def __init__(self, shard: _Optional[_Union[ShardRef, _Mapping]] = ...) -> None: ...
 
 class ListMarksResponse(_message.Message):
-    __slots__ = ("marks", "high_seq")
+    __slots__ = ("marks", "high_seq", "message_seq")
     class Entry(_message.Message):
         __slots__ = ("consumer", "mark")
         CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -249,9 +251,11 @@ class ListMarksResponse(_message.Message):
         def __init__(self, consumer: _Optional[str] = ..., mark: _Optional[_Union[_types_pb2.Mark, _Mapping]] = ...) -> None: ...
     MARKS_FIELD_NUMBER: _ClassVar[int]
     HIGH_SEQ_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_SEQ_FIELD_NUMBER: _ClassVar[int]
     marks: _containers.RepeatedCompositeFieldContainer[ListMarksResponse.Entry]
     high_seq: int
-    def __init__(self, marks: _Optional[_Iterable[_Union[ListMarksResponse.Entry, _Mapping]]] = ..., high_seq: _Optional[int] = ...) -> None: ...
+    message_seq: int
+    def __init__(self, marks: _Optional[_Iterable[_Union[ListMarksResponse.Entry, _Mapping]]] = ..., high_seq: _Optional[int] = ..., message_seq: _Optional[int] = ...) -> None: ...
 
 class ResetMarkRequest(_message.Message):
     __slots__ = ("shard", "consumer", "seq", "time_ms", "latest", "drop", "dry_run")
