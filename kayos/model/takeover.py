@@ -59,7 +59,7 @@ class TakeoverTable:
         )
 
     def check_position(self, *, history_id: bytes, seq: int, high_seq: int, floor_seq: int) -> None:
-        """Refuse a reader's position that this log cannot continue (design, section 6).
+        """Refuse a reader's position that this log cannot continue.
 
         Position 0 always continues. `floor_seq` is the sequence at or below which deletes or messages are
         gone for good. A position above an open history's end is merely ahead: the caller waits.

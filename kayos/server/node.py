@@ -48,7 +48,7 @@ OPTIONS = (
     ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION_MAX),
     ("grpc.max_connection_idle_ms", limits.CONNECTION_IDLE_MS_MAX),
     ("grpc.server_handshake_timeout_ms", limits.HANDSHAKE_TIMEOUT_MS),
-    # A frozen client is noticed by `ping_timeout_ms`; keepalive alone took 61 s (facts, section 4).
+    # A frozen client is noticed by `ping_timeout_ms`; keepalive alone took 61 s.
     ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", limits.PING_TIMEOUT_MS),
     ("grpc.http2.ping_timeout_ms", limits.PING_TIMEOUT_MS),

@@ -127,7 +127,7 @@ class Shard:
             ) from None
 
     def check_epoch(self, epoch: int) -> None:
-        """0 means whatever the current one is (design, section 5)."""
+        """0 means whatever the current one is."""
         if epoch in (0, self.epoch):
             return
         if epoch < self.epoch:

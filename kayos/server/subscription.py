@@ -1,6 +1,6 @@
 """One consumer's stream: snapshots with boundaries, offered when there is a message above its position.
 
-Design, section 6. `position` is the last boundary that the consumer was given (or where it started);
+`position` is the last boundary that the consumer was given (or where it started);
 `scanned` is how far the log was found to hold nothing for it. A snapshot is copied whole into memory when it
 is small, else it is read in pieces from a pin that far-behind subscribers share. Control records take
 sequences but never wake a consumer: the loop waits for the newest *message* to pass what was scanned.

@@ -1,4 +1,4 @@
-"""Catching up: one copy brought to another's state by its live rows and tables (design, section 4).
+"""Catching up: one copy brought to another's state by its live rows and tables.
 
 The log comes first, in slices, ascending; each row replaces the older one of its key. The tables come last:
 floors, which remove what the source removed; retained rows with their exact `replaced_by`; marks, producer

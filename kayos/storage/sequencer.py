@@ -2,7 +2,7 @@
 
 Requests are taken in order inside one write transaction; each sees what the earlier ones did. A refused
 request changes nothing. Messages gather in a run until a control record or the end of the group; within a run
-only the last revision of a key is written (design, section 4), since no boundary can fall between them.
+only the last revision of a key is written, since no boundary can fall between them.
 """
 
 from collections.abc import Iterator, Sequence
