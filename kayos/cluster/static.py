@@ -6,7 +6,6 @@ digit of a topic's id would make its data disappear; a damaged file is refused, 
 """
 
 import asyncio
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import msgspec
 from kayos.cluster.coordinator import ShardView
 from kayos.cluster.turns import Turns
 from kayos.errors import DamagedStore, InvalidArgument, LimitReached, StoreFull, TopicExists, TopicNotFound
+from kayos.files import replace_file
 from kayos.limits import SHARDS_PER_NODE_MAX, TOPICS_MAX
 from kayos.model.topic import Topic
 
@@ -145,19 +145,3 @@ def write_topics(path: Path, topics: list[Topic]) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(topics), indent=0)
     file = TopicsFile(FORMAT, google_crc32c.value(encoded), msgspec.Raw(encoded))
     replace_file(path, msgspec.json.encode(file))
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a crash leaves the old file or the new one; mode 0600."""
-    beside = path.with_name(path.name + ".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from kayos.cluster.static import replace_file
 from kayos.errors import DamagedStore, FailedPrecondition, InvalidArgument
+from kayos.files import replace_file
 
 FORMAT = 1
 NODE_FILE = "node.json"

@@ -9,12 +9,12 @@ empty and without a word. A deleted topic's stores are moved to the trash before
 crash never leaves half a store where a whole one is expected.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from kayos.errors import DamagedStore
+from kayos.files import fsync_path
 from kayos.model.topic import Topic
 
 
@@ -31,8 +31,8 @@ class ShardDirectories:
         """Make what is not there, durably, and empty the trash."""
         for directory in (self._shards, self._made, self._trash):
             directory.mkdir(mode=0o700, exist_ok=True)
-        sync_directory(self._data)
-        sync_directory(self._data.parent)
+        fsync_path(self._data)
+        fsync_path(self._data.parent)
         for path in self._trash.iterdir():
             shutil.rmtree(path, ignore_errors=True)
 
@@ -56,7 +56,7 @@ class ShardDirectories:
     def note_made(self, topic: Topic, index: int) -> None:
         if not self.was_made(topic, index):
             (self._made / name_of(topic, index)).touch(mode=0o600)
-            sync_directory(self._made)
+            fsync_path(self._made)
 
     def throw_away(self, topic: Topic, index: int) -> None:
         path = self.path_of(topic, index)
@@ -77,12 +77,3 @@ class ShardDirectories:
 
 def name_of(topic: Topic, index: int) -> str:
     return f"{topic.topic_id}-{index}"
-
-
-def sync_directory(path: Path) -> None:
-    """Make a directory's entries durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,6 @@ meta pages and size are read as plain bytes: touching a page beyond the end of a
 process with SIGBUS.
 """
 
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any, cast
 import lmdb
 
 from kayos.errors import DamagedStore, KayosError, StoreFull, Unavailable, WriteUnknown
+from kayos.files import fsync_path
 from kayos.limits import MAX_READERS
 from kayos.storage.layout import TABLES
 from kayos.storage.transaction import Database, Transaction
@@ -252,12 +252,3 @@ def _parse_meta(page: bytes) -> MetaPage | None:
     if magic != _MAGIC or version != 1 or not is_power_of_two or page_size > _PAGE_SIZE_OFFSET_MAX:
         return None
     return MetaPage(page_size, last_page, transaction)
-
-
-def fsync_path(path: Path) -> None:
-    """Make a file's content, or a directory's entries, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from kayos.errors import DamagedStore
-from kayos.storage.environment import fsync_path
+from kayos.files import fsync_path, replace_file
 
 CURRENT = "CURRENT"
 _PREFIX = "env."
@@ -39,12 +39,7 @@ def read_current(directory: Path) -> int:
 def write_current(directory: Path, generation: int) -> None:
     """Switch, durably and at once."""
     fsync_path(directory)
-    scratch = directory / f"{CURRENT}.new"
-    scratch.touch(mode=0o600)
-    scratch.write_text(f"{generation}\n")
-    fsync_path(scratch)
-    scratch.replace(directory / CURRENT)
-    fsync_path(directory)
+    replace_file(directory / CURRENT, f"{generation}\n".encode())
 
 
 def remove_others(directory: Path, generation: int) -> None:

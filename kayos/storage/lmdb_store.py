@@ -20,6 +20,7 @@ from kayos.errors import (
     Unavailable,
     WriteUnknown,
 )
+from kayos.files import fsync_path
 from kayos.limits import (
     COMPACT_FREE_BYTES_MIN,
     COMPACT_FREE_FRACTION,
@@ -37,7 +38,7 @@ from kayos.storage import catch_up, generation
 from kayos.storage.changes import Changes, MessageRow, message_row
 from kayos.storage.compaction import Compaction
 from kayos.storage.control_codec import decode_control
-from kayos.storage.environment import Environment, fsync_path
+from kayos.storage.environment import Environment
 from kayos.storage.interface import (
     CatchUpTables,
     CommitResult,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kayos.cluster import static
+from kayos import files
 from kayos.cluster.static import TOPICS_FILE, StaticCoordinator
 from kayos.errors import InvalidArgument, LimitReached, StoreFull, TopicExists, TopicNotFound
 from kayos.model.topic import Mode, Retention, Topic
@@ -66,7 +66,7 @@ async def test_a_disk_without_room_changes_nothing(tmp_path: Path, monkeypatch: 
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(static.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(StoreFull, match="make room on the disk") as full:
         await coordinator.create_topic(wanted("t"))
     assert full.value.retry_delay_ms > 0

@@ -1,8 +1,8 @@
 """Message by message: no boundaries, revisions of one key in order, the newest always."""
 
-from collections.abc import Iterator
 from types import TracebackType
 
+from kayos.client.blocking.batched import Batched
 from kayos.client.blocking.consumer import Source
 from kayos.client.core import marks
 from kayos.client.core.consumer import MessageMarks
@@ -11,15 +11,15 @@ from kayos.client.core.reader import ShardReader
 from kayos.errors import KayosError
 
 
-class MessageConsumer:
+class MessageConsumer(Batched):
     """Iterate for messages, or over `batches()` for lists of them. A broken stream goes on after the last one given,
     and so does a loop that was left early."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__()
         self._source = source
         self._marks = MessageMarks()
         self._reader: ShardReader | None = None
-        self._rest: Iterator[Message] = iter(())
 
     def __enter__(self) -> "MessageConsumer":
         self._source.open()
@@ -30,21 +30,7 @@ class MessageConsumer:
     ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Message]:
-        yield from self._rest
-        while (batch := self._next_batch()) is not None:
-            self._rest = iter(batch)
-            yield from self._rest
-
-    def batches(self) -> Iterator[list[Message]]:
-        """The messages in lists, as they arrive: less work per message."""
-        if rest := list(self._rest):
-            yield rest
-        while (batch := self._next_batch()) is not None:
-            yield batch
-
     def _next_batch(self) -> list[Message] | None:
-        """None at the end, or when `close` was called meanwhile."""
         while True:
             if self._reader is None:
                 found = self._source.next_snapshot()

@@ -1,7 +1,6 @@
 """A snapshot while it is read."""
 
-from collections.abc import Iterator
-
+from kayos.client.blocking.batched import Batched
 from kayos.client.blocking.driver import Driver
 from kayos.client.core import marks
 from kayos.client.core.boundary import Boundary
@@ -11,7 +10,7 @@ from kayos.client.core.reader import ShardReader
 from kayos.client.core.snapshot import SnapshotHead
 
 
-class Snapshot(Boundary):
+class Snapshot(Boundary, Batched):
     """The newest revision of each key written in (`start_seq`, `end_seq`], in order, each once.
 
     Read it to the end: only then is it whole and verified, and `mark` and `commit()` are there. A loop that was left
@@ -21,25 +20,12 @@ class Snapshot(Boundary):
     def __init__(
         self, driver: Driver, directory: Directory, reader: ShardReader, head: SnapshotHead, consumer: str | None
     ) -> None:
-        super().__init__(head)
+        Boundary.__init__(self, head)
+        Batched.__init__(self)
         self._driver = driver
         self._directory = directory
         self._reader = reader
         self._consumer = consumer
-        self._rest: Iterator[Message] = iter(())
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from self._rest
-        while (batch := self._next_batch()) is not None:
-            self._rest = iter(batch)
-            yield from self._rest
-
-    def batches(self) -> Iterator[list[Message]]:
-        """The messages in lists, as they arrive: less work per message."""
-        if rest := list(self._rest):
-            yield rest
-        while (batch := self._next_batch()) is not None:
-            yield batch
 
     def _next_batch(self) -> list[Message] | None:
         if self.is_whole:

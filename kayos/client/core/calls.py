@@ -59,17 +59,22 @@ class Attempts:
         self._timeout_s = directory.settings.timeout_s if timeout_s is None else timeout_s
         self._deadline = self._clock() + self._timeout_s
         self._backoff = Backoff()
+        self._refusal: KayosError | None = None
 
     @property
     def left_s(self) -> float:
         return max(0.001, self._deadline - self._clock())
 
     def pause_after(self, error: KayosError) -> Pause:
-        """How long to wait before the next try; raises when there is no time for one."""
+        """How long to wait before the next try; raises when there is no time for one.
+
+        The last try may have had a millisecond and no chance: then what an earlier one was told says more."""
         delay_s = self._backoff.next_delay_s(error)
+        if type(error) is not DeadlineExceeded:
+            self._refusal = error
         if self._clock() + delay_s < self._deadline:
             return Pause(delay_s)
-        raise explain_silence(error, self._servers, self._timeout_s)
+        raise explain_silence(self._refusal or error, self._servers, self._timeout_s)
 
 
 def explain_silence(error: KayosError, servers: str, timeout_s: float) -> KayosError:

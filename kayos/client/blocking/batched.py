@@ -1,0 +1,30 @@
+"""Messages one by one or in lists, whichever the caller likes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from kayos.client.core.message import Message
+
+
+class Batched(ABC):
+    """A loop that was left early goes on where it was, in either way."""
+
+    def __init__(self) -> None:
+        self._rest: Iterator[Message] = iter(())
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self._rest
+        while (batch := self._next_batch()) is not None:
+            self._rest = iter(batch)
+            yield from self._rest
+
+    def batches(self) -> Iterator[list[Message]]:
+        """The messages in lists, as they arrive: less work per message."""
+        if rest := list(self._rest):
+            yield rest
+        while (batch := self._next_batch()) is not None:
+            yield batch
+
+    @abstractmethod
+    def _next_batch(self) -> list[Message] | None:
+        """None at the end, or when `close` was called meanwhile."""
