@@ -105,8 +105,9 @@ class NodeProcess:
         return found
 
     def resident_bytes(self) -> int:
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """The node's own memory, without the mapped file, whose pages the system takes back when it likes."""
+        _, resident, shared, *_ = map(int, Path(f"/proc/{self.pid}/statm").read_text().split())
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
     def __enter__(self) -> "NodeProcess":
         return self
