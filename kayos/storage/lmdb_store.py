@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kayos.errors import (
-    DamagedRecord,
     DamagedStore,
     FailedPrecondition,
     Gap,
@@ -30,14 +29,13 @@ from kayos.limits import (
     STORE_FULL_FRACTION,
 )
 from kayos.model.pin import Pin
-from kayos.model.record import Kind, Record, verify_and_decode
 from kayos.model.snapshot import LogSlice
 from kayos.model.takeover import TakeoverRow
 from kayos.model.write import Batch, Request
 from kayos.storage import catch_up, generation
-from kayos.storage.changes import Changes, MessageRow, message_row
+from kayos.storage.batch import append_records, check_batch
+from kayos.storage.changes import Changes
 from kayos.storage.compaction import Compaction
-from kayos.storage.control_codec import decode_control
 from kayos.storage.environment import Environment
 from kayos.storage.interface import (
     CatchUpTables,
@@ -266,7 +264,7 @@ class LmdbStore(LmdbReads):
             )
         records = check_batch(batch)
         with self.changing() as changes:
-            apply_records(changes, records, batch.records)
+            append_records(changes, records, batch.records)
             changes.put_producers(batch.producers)
             changes.state = replace(
                 changes.state, high_seq=batch.last_seq, last_timestamp_ms=batch.timestamp_ms, epoch=batch.epoch
@@ -367,36 +365,3 @@ class LmdbStore(LmdbReads):
 
 class _NothingToWriteError(Exception):
     """Every request of the group was refused or a repeat: end the transaction without writing."""
-
-
-def apply_records(changes: Changes, records: Sequence[Record], stored_forms: Sequence[bytes]) -> None:
-    """Append a neighbour's records in runs. A run ends at a control, and where a key comes again: a head that expires
-    a message of the same group writes its tombstone into it, too."""
-    run: list[MessageRow] = []
-    keys: set[bytes] = set()
-    for record, stored in zip(records, stored_forms, strict=True):
-        is_control = record.kind == Kind.CONTROL
-        if is_control or record.key in keys:
-            changes.put_messages(run)
-            run, keys = [], set()
-        if is_control:
-            control = decode_control(record.value)
-            changes.apply_control(control, seq=record.seq, timestamp_ms=record.timestamp_ms)
-        else:
-            run.append(message_row(record, stored))
-            if record.key and changes.is_compact:
-                keys.add(record.key)
-    changes.put_messages(run)
-
-
-def check_batch(batch: Batch) -> list[Record]:
-    """Decode a neighbour's batch; all of it is checked before anything changes."""
-    records = []
-    previous = batch.previous_seq
-    for stored in batch.records:
-        record = verify_and_decode(stored)
-        if not previous < record.seq <= batch.last_seq:
-            raise DamagedRecord(f"the batch's sequence {record.seq} does not ascend after {previous}", seq=record.seq)
-        previous = record.seq
-        records.append(record)
-    return records
