@@ -17,7 +17,8 @@ from kayos.errors import (
     WriteUnknown,
 )
 from kayos.limits import PIN_LEASE_MS_DEFAULT
-from kayos.model.control import CreatePin
+from kayos.model.control import CommitMark, CreatePin
+from kayos.model.mark import Mark
 from kayos.server import shared_pin as shared_pin_module
 from kayos.server.shard import Shard
 from tests.server.shards import open_shard, put
@@ -199,3 +200,17 @@ async def test_a_storm_of_leaving_users_makes_one_shared_pin(tmp_path: Path) -> 
             await asyncio.gather(user, return_exceptions=True)
         async with shard.shared_pins.use(above_seq=0):
             assert len(shard.store.list_pins()) <= 2
+
+
+async def test_a_mark_wakes_nobody_who_waits_for_messages(tmp_path: Path) -> None:
+    """Else two idle consumers that commit would wake each other for ever."""
+    async with open_shard(tmp_path / "store") as shard:
+        last_seq = await put(shard, {b"a": b"1"})
+        mark = Mark(shard.state.takeover.current_history_id, last_seq)
+        waiting = asyncio.ensure_future(shard.messages.wait_for(last_seq + 1))
+        for consumer in ("one", "two", "one"):
+            await shard.control(CommitMark(consumer, mark))
+        assert shard.high.value == last_seq + 3
+        assert not waiting.done() and shard.messages.waiters == 1
+        await put(shard, {b"a": b"2"})
+        await waiting

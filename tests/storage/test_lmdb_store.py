@@ -1,14 +1,16 @@
 """What the LMDB store has beside its twin: files, creation, reopening, readers across a swap, large files."""
 
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kayos.errors import DamagedStore, LimitReached, ResetRequired, Unavailable
+from kayos.errors import DamagedRecord, DamagedStore, LimitReached, ResetRequired, Unavailable
 from kayos.model.control import CreatePin, EndPin, Expire, Purge
 from kayos.model.producer import ProducerStamp
 from kayos.model.record import Kind
@@ -229,3 +231,45 @@ def test_the_bound_on_producers_counts_each_once(store: LmdbStore, monkeypatch: 
     assert send((b"one", 1)) == [WriteResult]
     assert send((b"one", 2), (b"two", 1), (b"three", 1)) == [WriteResult, WriteResult, LimitReached]
     assert send((b"one", 3), (b"two", 2)) == [WriteResult, WriteResult]
+
+
+def test_damage_that_comes_while_the_store_is_open_is_not_served(tmp_path: Path) -> None:
+    """Verified at the opening, damaged since: every reader checks what it gives away."""
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    marker = os.urandom(64)
+    put(store, b"k", value=marker)
+    store.commit([ControlRequest(CreatePin("p", 60_000))], now_ms=1)
+    put(store, b"other")
+    path = store.env.directory / "data.mdb"
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        for found in re.finditer(re.escape(marker), content):
+            file.seek(found.start())
+            file.write(b"?")
+    for read in (
+        lambda: store.read_log(0, bytes_max=EVERYTHING),
+        lambda: store.read_pin("p", 0, bytes_max=EVERYTHING),
+        lambda: store.get(b"k"),
+        lambda: list(store.dump()),
+        lambda: store.find_seq_before_time(1),
+    ):
+        with pytest.raises(DamagedRecord):
+            read()
+    record = store.get(b"other")
+    assert record is not None and record.value == b"v"
+    store.close()
+
+
+def test_a_cut_file_is_refused_also_without_verification(tmp_path: Path) -> None:
+    """Its size is held against its newest state before a page is touched: else reading would end the process."""
+    store = LmdbStore.open(tmp_path, COMPACT, OPTIONS)
+    store.take_over(TakeoverRow(HISTORY, 0, 1))
+    for number in range(50):
+        put(store, b"k%d" % number, value=bytes(3000))
+    path = store.env.directory / "data.mdb"
+    store.close()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(DamagedStore, match="was cut"):
+        LmdbStore.open(tmp_path, COMPACT, replace(OPTIONS, verify=False))
