@@ -76,7 +76,7 @@ async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         NodeProcess.start(tmp_path / "two", listen=node.address)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "overwritten", "flipped bit", "removed"])
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "flipped bit", "removed", "lost with its directory"])
 async def test_a_damaged_shard_is_not_served_and_the_others_are(data: Path, damage: str) -> None:
     with NodeProcess.start(data) as node:
         async with Calls(node.address) as calls:
@@ -93,6 +93,8 @@ async def test_a_damaged_shard_is_not_served_and_the_others_are(data: Path, dama
             content[content.rindex(b"v" * 200) + 100] ^= 1
     if damage == "removed":
         file.unlink()
+    elif damage == "lost with its directory":
+        shutil.rmtree(file.parent.parent)
     else:
         file.write_bytes(content)
     with NodeProcess.start(data) as node:
