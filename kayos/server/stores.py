@@ -1,7 +1,6 @@
 """Where the node meets the storage engine: opening a shard's store, and compacting it beside its work."""
 
 import asyncio
-import os
 from pathlib import Path
 
 from kayos.errors import StoreFull
@@ -41,13 +40,10 @@ async def compact(shard: Shard) -> tuple[int, int]:
 
 def check_room(store: LmdbStore) -> None:
     """The copy must fit on the disk and leave the reserve that deletes and takeovers live on."""
-    usage = store.usage()
-    disk = os.statvfs(store.directory)
-    disk_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
-    reserve_bytes = min(int(disk_bytes * (1 - store.options.full_fraction)), store.options.disk_reserve_bytes_max)
-    needed_bytes = usage.file_bytes - usage.free_bytes + reserve_bytes
-    if free_bytes < needed_bytes:
+    usage, room = store.usage(), store.disk_room()
+    needed_bytes = usage.file_bytes - usage.free_bytes + room.reserve_bytes
+    if room.free_bytes < needed_bytes:
         raise StoreFull(
-            f"compaction needs {needed_bytes} bytes on the disk and {free_bytes} are free: make room first",
+            f"compaction needs {needed_bytes} bytes on the disk and {room.free_bytes} are free: make room first",
             retry_delay_ms=60_000,
         )

@@ -61,6 +61,7 @@ from kayos.storage.layout import (
 )
 from kayos.storage.lmdb_reads import LmdbReads
 from kayos.storage.meta import read_meta
+from kayos.storage.room import DiskRoom, find_disk_room
 from kayos.storage.sequencer import Sequencer
 from kayos.storage.sweep import Sweep
 from kayos.storage.transaction import Transaction
@@ -319,11 +320,14 @@ class LmdbStore(LmdbReads):
         used_bytes = self.env.used_pages(txn) * page_size
         if used_bytes >= self.options.full_fraction * self.options.map_bytes:
             return True
-        disk = os.statvfs(self.directory)
-        disk_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
-        reserve = min(disk_bytes * (1 - self.options.full_fraction), self.options.disk_reserve_bytes_max)
-        reusable = (self.env.last_page + 1) * page_size - used_bytes
-        return free_bytes < reserve and reusable < 2 * GROUP_BYTES_MAX
+        reusable_bytes = (self.env.last_page + 1) * page_size - used_bytes
+        return self.disk_room().is_short and reusable_bytes < 2 * GROUP_BYTES_MAX
+
+    def disk_room(self) -> DiskRoom:
+        options = self.options
+        return find_disk_room(
+            self.directory, full_fraction=options.full_fraction, reserve_bytes_max=options.disk_reserve_bytes_max
+        )
 
     def reopen(self) -> None:
         """After a disk error: read back what is there. What may not have reached the disk is written anew."""
