@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kayos.errors import DamagedStore, FailedPrecondition, InvalidArgument
-from kayos.files import replace_file
+from kayos.files import fsync_path, replace_file
 
 FORMAT = 1
 NODE_FILE = "node.json"
@@ -44,9 +44,12 @@ class DataDirectory:
 
 
 def make_private(path: Path) -> None:
-    """Create the directory with mode 0700, or tighten the one that is there."""
+    """Create the directory with mode 0700, durably, or tighten the one that is there."""
     try:
+        is_new = not path.exists()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_new:
+            fsync_path(path.parent)
         if path.stat().st_mode & 0o077:
             path.chmod(0o700)
     except FileExistsError:

@@ -32,7 +32,6 @@ class ShardDirectories:
         for directory in (self._shards, self._made, self._trash):
             directory.mkdir(mode=0o700, exist_ok=True)
         fsync_path(self._data)
-        fsync_path(self._data.parent)
         for path in self._trash.iterdir():
             shutil.rmtree(path, ignore_errors=True)
 

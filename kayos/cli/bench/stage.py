@@ -6,11 +6,12 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kayos.cli.failure import Failure
 from kayos.client.blocking.client import Client, connect
@@ -65,23 +66,31 @@ def start_node(data: Path) -> "subprocess.Popen[bytes]":
 def wait_ready(process: "subprocess.Popen[bytes]") -> str:
     """The node's address, once it says in its log that it is ready; the rest of its log goes nowhere."""
     assert process.stderr is not None
-    ends_at = time.monotonic() + _START_S
-    for line in process.stderr:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            event = {}
-        if event.get("event") == "ready":
-            drain_in_background(process)
-            return str(event["address"])
-        if time.monotonic() > ends_at:
-            break
+    # A node that says nothing is ended, and so is the wait for its next line.
+    patience = threading.Timer(_START_S, process.kill)
+    patience.start()
+    try:
+        for line in process.stderr:
+            event = parse_event(line)
+            if event.get("event") == "ready":
+                drain_in_background(process)
+                return str(event["address"])
+    finally:
+        patience.cancel()
     raise Failure("the benchmark's node did not start: try 'kayos dev' and read what it says")
+
+
+def parse_event(line: bytes) -> dict[str, Any]:
+    """A line of the node's log; empty when it is something else."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
 
 
 def drain_in_background(process: "subprocess.Popen[bytes]") -> None:
     """A full pipe would stop the node."""
-    import threading
 
     def drain() -> None:
         assert process.stderr is not None
