@@ -1,5 +1,6 @@
 """Bare gRPC calls for tests: every method of the schema by name, and snapshots taken apart and verified."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ class Calls:
     """One channel to one node. `calls.produce(...)` and so on are short forms of the common calls."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self.channel = aio.insecure_channel(address, options=OPTIONS)
         for method in (*LOG_METHODS.values(), *CLUSTER_METHODS.values()):
             setattr(self, method.name, self._bind(method))
@@ -142,6 +144,27 @@ async def snapshots_of(stream: Any) -> AsyncIterator[Snapshot]:
                 begin = None
             case "at_end":
                 assert begin is None
+
+
+async def failed_stream(address: str, *payloads: bytes) -> tuple[list[log_pb2.ProduceResponse], grpc.RpcError]:
+    """The answers of a produce stream that the node ends while it is written to, and its status.
+
+    By the blocking client, in a thread: the asyncio one reports its own failed write in place of the node's status when
+    the two meet (1 in 400 on a busy machine).
+    """
+
+    def run() -> tuple[list[log_pb2.ProduceResponse], grpc.RpcError]:
+        answers = []
+        with grpc.insecure_channel(address) as channel:
+            stream = channel.stream_stream(LOG_METHODS["ProduceStream"].path)
+            try:
+                for answer in stream(iter(payloads), timeout=TIMEOUT_S):
+                    answers.append(log_pb2.ProduceResponse.FromString(answer))
+            except grpc.RpcError as error:
+                return answers, error
+        raise AssertionError("the stream did not fail")
+
+    return await asyncio.to_thread(run)
 
 
 async def error_of(call: Any) -> tuple[grpc.StatusCode, KayosError]:

@@ -19,7 +19,7 @@ from kayos.wire.v1 import cluster_pb2, log_pb2
 from tests.nodes import NodeProcess
 from tests.server.bad_request import GOOD, Bad
 from tests.server.bad_requests import TABLE, prepare, with_history
-from tests.server.calls import OPTIONS, TIMEOUT_S, Calls, error_of
+from tests.server.calls import OPTIONS, TIMEOUT_S, Calls, error_of, failed_stream
 
 METHODS = LOG_METHODS | CLUSTER_METHODS
 # Words of the inside, which no caller may be shown.
@@ -115,18 +115,8 @@ async def test_the_whole_table_again_and_again_leaves_memory_flat(world: World, 
 
 async def test_a_malformed_request_ends_its_stream_after_the_answers_before_it(calls: Calls) -> None:
     good = log_pb2.ProduceRequest(shard=log_pb2.ShardRef(topic="log"), values=[b"x"]).SerializeToString()
-
-    async def requests() -> AsyncIterator[bytes]:
-        yield good
-        yield b"\xff\xff"
-        yield good
-
-    call = calls.channel.stream_stream("/kayos.v1.Log/ProduceStream")(requests(), timeout=TIMEOUT_S)
-    answers = []
-    with pytest.raises(aio.AioRpcError) as failed:
-        async for answer in call:
-            answers.append(log_pb2.ProduceResponse.FromString(answer))
-    assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    answers, failure = await failed_stream(calls.address, good, b"\xff\xff", good)
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [answer.error for answer in answers] == [b""]
 
 

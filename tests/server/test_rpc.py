@@ -13,8 +13,9 @@ from grpc import aio
 from kayos.errors import ConditionFailed, InternalError, LimitReached, ShuttingDown
 from kayos.server.rpc import Call, Gate, bind_service
 from kayos.wire.methods import LOG_METHODS
+from kayos.wire.status import error_from_rpc
 from kayos.wire.v1 import log_pb2
-from tests.server.calls import TIMEOUT_S, Calls, error_of
+from tests.server.calls import TIMEOUT_S, Calls, error_of, failed_stream
 
 SECRET = "value of a customer"
 
@@ -62,17 +63,14 @@ async def serve(service: Service, gate: Gate) -> AsyncIterator[Calls]:
         await server.stop(None)
 
 
-async def once(request: Any) -> AsyncIterator[Any]:
-    yield request
-
-
 async def test_a_bug_is_internal_with_an_id_and_its_text_is_only_in_the_log() -> None:
     with structlog.testing.capture_logs() as logged:
         async with serve(Service(), Gate({})) as calls:
+            _, cut_off = await failed_stream(calls.address, b"")
             failures = [
+                (cut_off.code(), error_from_rpc(cut_off)),
                 await error_of(calls.Produce(log_pb2.ProduceRequest(), timeout=TIMEOUT_S)),
                 await error_of(calls.Subscribe(log_pb2.SubscribeRequest(), timeout=TIMEOUT_S)),
-                await error_of(calls.ProduceStream(once(log_pb2.ProduceRequest()), timeout=TIMEOUT_S)),
             ]
     for (code, error), entry in zip(failures, logged, strict=True):
         assert code is grpc.StatusCode.INTERNAL and isinstance(error, InternalError)
