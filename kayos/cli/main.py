@@ -7,6 +7,7 @@ traceback is shown only with KAYOS_DEBUG=1.
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -56,6 +57,15 @@ def cli(servers: str | None) -> None:
     """Kayos: a durable, ordered, de-duplicating message log."""
 
 
+def run() -> NoReturn:
+    """The program `kayos`. Everything of ours is closed when `main` returns; what is left are gRPC's threads, and the
+    interpreter's own end may wait for ever for a lock that one of them held when it was stopped."""
+    code = main()
+    with suppress(PipeClosed):
+        flush_out()
+    leave_at_once(code)
+
+
 def main() -> int:
     """The exit code of `kayos` with the arguments of this process."""
     try:
@@ -96,5 +106,7 @@ def show_trace() -> None:
 def leave_at_once(code: int) -> NoReturn:
     """Without waiting for anything: output that was not written is not committed either, and a blocked reader or a
     lost server must not hold up Ctrl-C."""
-    sys.stderr.flush()
+    with suppress(OSError):
+        if sys.stderr is not None:
+            sys.stderr.flush()
     os._exit(code)

@@ -13,6 +13,8 @@ from kayos.wire.methods import LOG_METHODS
 from kayos.wire.status import error_from_rpc
 from kayos.wire.v1 import log_pb2
 
+CLOSE_S = 5.0
+
 
 class Link:
     """`on_answer` and `on_broken` are called on the link's thread; `on_broken` exactly once, last."""
@@ -29,7 +31,8 @@ class Link:
         self._on_broken = on_broken
         stream: Any = channel.stream_stream(LOG_METHODS["ProduceStream"].path)
         self._call = stream(self._payloads(), timeout=STREAM_TIMEOUT_S)
-        threading.Thread(target=self._read, name="kayos-link", daemon=True).start()
+        self._thread = threading.Thread(target=self._read, name="kayos-link", daemon=True)
+        self._thread.start()
 
     def send(self, payload: bytes) -> None:
         self._outgoing.put(payload)
@@ -37,6 +40,15 @@ class Link:
     def close(self) -> None:
         self._outgoing.put(None)
         self._call.cancel()
+
+    def wait_closed(self) -> None:
+        """Until the link's thread has ended, and let go of the call.
+
+        Python ends its daemon threads wherever they stand. One that held the lock of its call would leave it locked,
+        and gRPC, which takes that lock when the call object goes, would hang at the end of the interpreter."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_S)
+            self._call = None
 
     def _payloads(self) -> Iterator[bytes]:
         while (payload := self._outgoing.get()) is not None:

@@ -118,11 +118,14 @@ class Producer:
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            links = tuple(self._links.values())
             self._core.close()
             settled = self._perform()
             self._changed.notify_all()
         self._wake.set()
         self._tell(settled)
+        for link in links:
+            link.wait_closed()
 
     # Events
 
