@@ -74,6 +74,9 @@ def error_from_bytes(encoded: bytes) -> KayosError:
 
 def error_from_rpc(error: grpc.RpcError) -> KayosError:
     """What a failed call means, whether the node or gRPC itself said so."""
+    # A blocking stream raises itself. Stream, traceback and frame would then be a ring that keeps the stream until the
+    # end of the interpreter, where gRPC may wait for ever for the lock of a stopped thread.
+    error.__traceback__ = None
     trailing: Any = error.trailing_metadata() or ()
     for key, value in trailing:
         if key == DETAILS_KEY:

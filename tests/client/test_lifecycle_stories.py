@@ -265,3 +265,25 @@ async def test_a_cancelled_producer_leaves_the_client_working(node: NodeProcess,
         assert [isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[::2]] == [True] * 10
         assert all(isinstance(outcome, kayos.Delivery) for outcome in outcomes[1::2])
         assert await client.flush() == 0
+
+
+def test_a_closed_client_leaves_no_call_to_the_end_of_the_interpreter(node: NodeProcess) -> None:
+    """A blocking stream that lives until then may hang there: its lock may have been a stopped thread's. No garbage
+    collection helps here, so rings count, too."""
+    script = """
+import gc, sys, kayos
+gc.disable()
+with kayos.connect(sys.argv[1]) as client:
+    client.topics.create("left-behind")
+    client.produce("left-behind", b"v", key=b"k")
+    with client.consume("left-behind", "c", stop_at_end=True) as consumer:
+        for snapshot in consumer:
+            assert len(list(snapshot)) == 1
+            snapshot.commit()
+del client, consumer, snapshot
+print(sum("Rendezvous" in type(each).__name__ for each in gc.get_objects()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, node.address], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
