@@ -11,6 +11,7 @@
     │   ├── MarkBackwards · MarkAhead
     │   ├── ProducerFenced · ProducerUnknown
     │   ├── StaleEpoch · NotMyRole · WrongMode
+    ├── NotInChain             a replica speaks to one that it does not follow
     ├── Aborted                what was read so far is void: start again as the error says
     │   ├── RollbackRequired   undo everything above `seq`, then go on from there
     │   ├── ResetRequired      drop everything, then start from 0
@@ -142,6 +143,13 @@ class StaleEpoch(FailedPrecondition):
 
 class NotMyRole(FailedPrecondition):
     code = "NOT_MY_ROLE"
+
+
+class NotInChain(KayosError):
+    """Fields: `epoch`, the current one."""
+
+    code = "NOT_IN_CHAIN"
+    status = "PERMISSION_DENIED"
 
 
 class WrongMode(FailedPrecondition):

@@ -1,4 +1,4 @@
-"""`kayos check`: the proof that a node's data, or one store, is sound. Offline: the node must not run.
+"""`kayos check`: the proof that a node's data, or one store, is sound, or that replicas are equal. Offline: no node runs.
 
 A store that is written to while it is read page by page would look damaged, so the lock of the data directory is taken
 for as long as the check lasts; that also keeps a node from starting in the middle of it.
@@ -7,7 +7,7 @@ for as long as the check lasts; that also keeps a node from starting in the midd
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,33 @@ from kayos.cli.output import choose_format, printable, show_rows, write_out
 from kayos.cli.progress import progress
 
 
-@click.command(epilog="\b\nExample:\n  kayos check /var/lib/kayos\n  kayos check /var/lib/kayos/shards/1f2e3d-0")
-@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.command(
+    epilog="\b\nExample:\n  kayos check /var/lib/kayos\n  kayos check /var/lib/kayos/shards/1f2e3d-0\n"
+    "  kayos check --compare node-1/data node-2/data"
+)
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--compare", is_flag=True, help="Prove that the stores of two directories are equal replicas.")
 @output_option
-def check(directory: Path, output: str | None) -> None:
+def check(directories: tuple[Path, ...], compare: bool, output: str | None) -> None:
     """Check every store of a node's data directory, or one store's directory: pages, checksums, and that all tables
-    agree. Exit code 1 if anything is damaged, 6 if a node runs on the directory.
+    agree. With --compare, give two: they are checked, and their stores compared row by row. Exit code 1 if anything is
+    damaged or differs, 6 if a node runs on a directory.
     """
     with server_extra():
         import kayos.server.data_directory
         import kayos.storage.check  # noqa: F401
 
+    wanted = 2 if compare else 1
+    if len({directory.resolve() for directory in directories}) != wanted or len(directories) != wanted:
+        what = "two different directories to compare" if compare else "one directory"
+        raise Failure(f"give {what}: a node's data directory or a store's", Failure.USAGE)
+    if compare:
+        check_equal(*directories, output=output)
+    else:
+        check_sound(directories[0], output)
+
+
+def check_sound(directory: Path, output: str | None) -> None:
     root = find_root(directory)
     with locked(root):
         rows = check_node(root) if root == directory else [check_one(directory, None)]
@@ -45,6 +61,53 @@ def check(directory: Path, output: str | None) -> None:
         raise Failure(
             f"{len(damaged)} of {len(rows)} are damaged, the first is {first['directory']}: {first['problems'][0]}"
         )
+
+
+def check_equal(one: Path, other: Path, *, output: str | None) -> None:
+    roots = find_root(one), find_root(other)
+    with ExitStack() as stack:
+        for root in {root.resolve() for root in roots}:
+            stack.enter_context(locked(root))
+        rows = [compare_one(*pair) for pair in find_pairs(one, other, roots)]
+    show_rows(rows, output, ("store", "directory", "other", "high_seq", "other_high_seq", "equal"))
+    unequal = [row for row in rows if not row["equal"]]
+    if choose_format(output) == "table":
+        for row in unequal:
+            for difference in row["differences"]:
+                write_out(f"{printable(difference)}\n".encode())
+    if unequal:
+        raise Failure(f"{len(unequal)} of {len(rows)} are not proven equal: {unequal[0]['differences'][0]}")
+
+
+def find_pairs(one: Path, other: Path, roots: tuple[Path, Path]) -> list[tuple[str | None, Path, Path]]:
+    """The stores to compare, with the topic and shard where a list of topics names them."""
+    from kayos.server.shard_directories import ShardDirectories
+
+    if (one == roots[0]) != (other == roots[1]):
+        raise Failure("give two data directories of nodes, or two stores", Failure.USAGE)
+    if one != roots[0]:
+        return [(None, one, other)]
+    shared = sorted(set(ShardDirectories(one).names()) & set(ShardDirectories(other).names()))
+    if not shared:
+        raise Failure(f"{one} and {other} have no shard in common: nothing can be compared")
+    expected, _ = check_files(one)
+    return [(expected.get(name), one / "shards" / name, other / "shards" / name) for name in shared]
+
+
+def compare_one(store: str | None, one: Path, other: Path) -> dict[str, Any]:
+    from kayos.storage.compare import compare_stores
+
+    found = compare_stores(one, other)
+    return {
+        "store": store,
+        "directory": str(one),
+        "other": str(other),
+        "high_seq": found.high_seqs[0],
+        "other_high_seq": found.high_seqs[1],
+        "equal": found.is_equal,
+        "prefix": found.is_prefix,
+        "differences": list(found.differences),
+    }
 
 
 def find_root(directory: Path) -> Path:

@@ -1,27 +1,31 @@
 """What a node needs of whoever coordinates the cluster: topics, and the view of each shard.
 
-The static coordinator (one node, a file) and ZooKeeper stand behind the same interface. Every method may
-wait for the network, so every one is asynchronous. A change is durable when its method returns.
+A node alone, a file that names the chains, and ZooKeeper stand behind the same interface. Methods that may wait for a
+disk or the network are asynchronous. A change is durable when its method returns.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from kayos.model.chain import ChainView
 from kayos.model.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """The chain of one shard: addresses, the head first. `epoch` rises with every change of it."""
+    """The chain of one shard, and where the nodes of it listen."""
 
     shard: int
-    epoch: int
-    chain: tuple[str, ...]
-    tails: tuple[str, ...]
+    chain_view: ChainView
+    addresses: Mapping[str, str]
 
 
 class Coordinator(Protocol):
+    """`node_name` is what this node is called in chains."""
+
+    node_name: str
+
     async def list_topics(self) -> list[Topic]:
         """All topics, by name."""
         ...
@@ -45,4 +49,15 @@ class Coordinator(Protocol):
         """Forget the topic; its shards' directories are the node's to remove."""
         ...
 
-    async def find_view(self, topic: Topic, shard: int) -> ShardView: ...
+    async def find_view(self, topic: Topic, shard: int) -> ShardView:
+        """The newest view that is known here; raises ShardNotFound."""
+        ...
+
+    async def fetch(self) -> None:
+        """Look again now, because somebody knows a later epoch; what is new comes out of `changes` too."""
+        ...
+
+    def changes(self) -> AsyncIterator[None]:
+        """For ever, for one listener: topics or views changed in another way than through this node, look at them
+        again. Several changes may come as one."""
+        ...

@@ -8,7 +8,7 @@ digit of a topic's id would make its data disappear; a damaged file is refused, 
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,18 @@ import msgspec
 
 from kayos.cluster.coordinator import ShardView
 from kayos.cluster.turns import Turns
-from kayos.errors import DamagedStore, InvalidArgument, LimitReached, StoreFull, TopicExists, TopicNotFound
+from kayos.errors import (
+    DamagedStore,
+    InvalidArgument,
+    LimitReached,
+    ShardNotFound,
+    StoreFull,
+    TopicExists,
+    TopicNotFound,
+)
 from kayos.files import replace_file
 from kayos.limits import SHARDS_PER_NODE_MAX, TOPICS_MAX
+from kayos.model.chain import ChainView, Member
 from kayos.model.topic import Topic
 
 TOPICS_FILE = "topics.json"
@@ -38,7 +47,8 @@ class TopicsFile(msgspec.Struct, forbid_unknown_fields=True):
 class StaticCoordinator:
     """Topics by name in memory, changed only after the file holds the change. Changes take turns."""
 
-    def __init__(self, directory: Path, address: str) -> None:
+    def __init__(self, directory: Path, node_name: str, address: str) -> None:
+        self.node_name = node_name
         self._path = directory / TOPICS_FILE
         self._address = address
         self._topics = read_topics(self._path)
@@ -90,7 +100,17 @@ class StaticCoordinator:
         return topic
 
     async def find_view(self, topic: Topic, shard: int) -> ShardView:
-        return ShardView(shard, EPOCH, (self._address,), (self._address,))
+        if not 0 <= shard < topic.shards:
+            raise ShardNotFound(f"topic {topic.name!r} has no shard {shard}: its shards are 0 to {topic.shards - 1}")
+        return ShardView(shard, ChainView(EPOCH, (Member(self.node_name),)), {self.node_name: self._address})
+
+    async def fetch(self) -> None:
+        """There is nobody who could know more."""
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Never: whatever changes does so through this node."""
+        await asyncio.get_running_loop().create_future()
+        yield
 
     def _same_topic(self, existing: Topic, asked: Topic) -> Topic:
         if replace(asked, topic_id=existing.topic_id, created_ms=existing.created_ms) != existing:

@@ -84,3 +84,20 @@ class TakeoverTable:
                 f"the history of sequence {seq} ended at {end}: undo what came after {end} and read on from it",
                 seq=end,
             )
+
+
+def find_divergence(upstream: TakeoverTable, downstream: TakeoverTable, *, up_high: int, down_high: int) -> int | None:
+    """The last sequence that two logs share, by their tables; None when they have no history in common.
+
+    The newest common history ends somewhere in each table (an open one at that log's high sequence), and the smaller
+    end is the point. One table is not enough: the downstream may have left the history before the upstream did.
+    """
+    if not down_high:
+        return 0
+    for row in reversed(downstream.rows):
+        up_end = upstream.find_end(row.history_id, high_seq=up_high)
+        if up_end is not None:
+            down_end = downstream.find_end(row.history_id, high_seq=down_high)
+            assert down_end is not None
+            return min(up_end, down_end)
+    return None

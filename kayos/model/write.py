@@ -69,3 +69,7 @@ class Batch:
     timestamp_ms: int
     records: tuple[bytes, ...]
     producers: tuple[ProducerRow, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.records))

@@ -20,9 +20,6 @@ from kayos.storage.interface import Usage
 from kayos.wire.codec import mode_from_wire, retention_from_wire, takeover_to_wire, topic_to_wire
 from kayos.wire.v1 import cluster_pb2
 
-# The only role of a node that runs alone: head and tail of a chain of one.
-ROLE = "head+tail"
-
 
 class ClusterService:
     def __init__(
@@ -121,8 +118,7 @@ class ClusterService:
             shard = hosted.shards.get(index)
             if shard is not None:
                 found.append(await describe_shard(shard))
-            else:
-                failure = hosted.failed[index]
+            elif (failure := hosted.failed.get(index)) is not None:
                 found.append(cluster_pb2.ShardStatus(topic=hosted.topic.name, shard=index, problem=failure.message))
         return found
 
@@ -166,15 +162,15 @@ def topic_from_request(request: cluster_pb2.CreateTopicRequest) -> Topic:
 
 
 async def describe_shard(shard: Shard) -> cluster_pb2.ShardStatus:
-    state = shard.state
+    state, report = shard.state, shard.report()
     status = cluster_pb2.ShardStatus(
         topic=shard.topic.name,
         shard=shard.index,
         epoch=shard.epoch,
-        role=ROLE,
-        high_seq=state.high_seq,
+        role=report.role,
+        high_seq=max(report.high_seq, state.high_seq),
         durable_seq=state.high_seq,
-        visible_seq=state.high_seq,
+        visible_seq=min(report.commit_point, state.high_seq),
         purge_seq=state.floors.reader_seq,
         sync=state.sync.phase,
         takeover=takeover_to_wire(state.takeover),

@@ -6,13 +6,14 @@ from contextlib import aclosing
 
 import google_crc32c
 
-from kayos.errors import InvalidArgument, MarkNotFound, OutOfRange, Overloaded, PinNotFound
+from kayos.errors import InvalidArgument, MarkNotFound, OutOfRange, Overloaded, PinNotFound, WriteUnknown
 from kayos.limits import INGEST_BYTES_MAX
 from kayos.model.control import CommitMark, CreatePin, DropMark, EndPin, RenewPin
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
 from kayos.model.record import Kind
 from kayos.model.topic import check_name
+from kayos.replica.events import Until
 from kayos.server.config import NodeConfig
 from kayos.server.gateway import (
     check_durability,
@@ -33,8 +34,11 @@ from kayos.server.subscription import Subscription
 from kayos.wire.codec import headers_to_wire, mark_from_wire, mark_to_wire, pin_to_wire
 from kayos.wire.v1 import log_pb2
 
-# A node that runs alone holds one copy; the chain will count more.
-COPIES = 1
+_UNTIL = {
+    log_pb2.WaitRequest.UNTIL_COPIES: Until.COPIES,
+    log_pb2.WaitRequest.UNTIL_ANY_TAIL: Until.ANY_TAIL,
+    log_pb2.WaitRequest.UNTIL_ALL_TAILS: Until.ALL_TAILS,
+}
 
 
 class LogService:
@@ -47,6 +51,11 @@ class LogService:
 
     def _find(self, ref: log_pb2.ShardRef) -> Shard:
         return self._hosting.find_shard(ref.topic, ref.shard, ref.epoch)
+
+    def _find_tail(self, ref: log_pb2.ShardRef) -> Shard:
+        shard = self._find(ref)
+        shard.check_tail()
+        return shard
 
     # Producing
 
@@ -67,13 +76,13 @@ class LogService:
     async def _write(self, request: log_pb2.ProduceRequest) -> log_pb2.ProduceResponse:
         shard = self._find(request.shard)
         write, size = write_from_wire(request, shard.topic)
-        result = await shard.write(write, size)
+        result, copies = await shard.write(write, size, request.durability)
         return log_pb2.ProduceResponse(
             history_id=result.history_id,
             first_seq=result.first_seq,
             last_seq=result.last_seq,
             timestamp_ms=result.timestamp_ms,
-            copies=COPIES,
+            copies=copies,
             duplicate=result.duplicate,
             correlation=request.correlation,
         )
@@ -83,13 +92,22 @@ class LogService:
         check_number("seq", request.seq, lowest=1)
         if request.until == log_pb2.WaitRequest.UNTIL_UNSPECIFIED:
             raise InvalidArgument("until is not set: wait until copies, any tail or all tails")
-        if request.until not in log_pb2.WaitRequest.Until.values():
+        if request.until not in _UNTIL:
             raise InvalidArgument(f"until {request.until} is unknown: use copies, any tail or all tails")
         check_durability(request.copies, shard.topic)
+        shard.check_head()
         self._check_history(shard, request.history_id, request.seq)
-        await shard.wait_for_seq(request.seq)
-        self._check_history(shard, request.history_id, request.seq)
-        return log_pb2.WaitResponse(copies=COPIES)
+        until = _UNTIL[request.until]
+        if until is Until.COPIES and not request.copies:
+            until = Until.ALL
+        try:
+            copies = await shard.poll_for_copies(request.history_id, request.seq, until, request.copies)
+        except WriteUnknown:
+            # A new history may tell for certain that the write is gone.
+            shard.check_head()
+            self._check_history(shard, request.history_id, request.seq)
+            raise
+        return log_pb2.WaitResponse(copies=copies)
 
     @staticmethod
     def _check_history(shard: Shard, history_id: bytes, seq: int) -> None:
@@ -100,19 +118,18 @@ class LogService:
     # Consuming
 
     async def subscribe(self, request: log_pb2.SubscribeRequest, call: Call) -> None:
-        shard = self._find(request.shard)
+        shard = self._find_tail(request.shard)
         outlet = Outlet(call.write, self._budget, self._stalled_s)
         await Subscription(shard, request, outlet.send, self._budget, self._copy_bytes_max).run()
 
     async def get(self, request: log_pb2.GetRequest, call: Call) -> log_pb2.GetResponse:
-        shard = self._find(request.shard)
+        shard = self._find_tail(request.shard)
         check_key(request.key, shard.topic)
         check_number("min_seq", request.min_seq)
         await shard.wait_for_seq(request.min_seq)
-        record = await shard.read(shard.store.get, request.key)
+        record = await shard.read_released(shard.store.get, request.key)
         if record is None or record.kind != Kind.PUT:
             return log_pb2.GetResponse()
-        await shard.wait_for_seq(record.seq)
         return log_pb2.GetResponse(
             found=True,
             seq=record.seq,
@@ -134,16 +151,17 @@ class LogService:
         return log_pb2.CommitMarkResponse()
 
     async def get_mark(self, request: log_pb2.GetMarkRequest, call: Call) -> log_pb2.GetMarkResponse:
-        shard = self._find(request.shard)
-        mark = await self._find_mark(shard, request.consumer)
+        shard = self._find_tail(request.shard)
+        check_name("consumer", request.consumer)
+        mark = await shard.read_released(shard.store.find_mark, request.consumer)
         if mark is None:
             raise MarkNotFound(f"consumer {request.consumer!r} has no mark here: it has not committed one")
         state = shard.state
         return log_pb2.GetMarkResponse(mark=mark_to_wire(mark), high_seq=state.high_seq, message_seq=state.message_seq)
 
     async def list_marks(self, request: log_pb2.ListMarksRequest, call: Call) -> log_pb2.ListMarksResponse:
-        shard = self._find(request.shard)
-        marks = await shard.read(shard.store.list_marks)
+        shard = self._find_tail(request.shard)
+        marks = await shard.read_released(shard.store.list_marks)
         entries = [
             log_pb2.ListMarksResponse.Entry(consumer=consumer, mark=mark_to_wire(mark)) for consumer, mark in marks
         ]
@@ -152,6 +170,7 @@ class LogService:
 
     async def reset_mark(self, request: log_pb2.ResetMarkRequest, call: Call) -> log_pb2.ResetMarkResponse:
         shard = self._find(request.shard)
+        shard.check_head()
         before = await self._find_mark(shard, request.consumer)
         response = log_pb2.ResetMarkResponse()
         if before is not None:
@@ -201,8 +220,8 @@ class LogService:
         return log_pb2.CreatePinResponse(pin=pin_to_wire(pin), history_id=shard.state.takeover.find_history_at(pin.seq))
 
     async def list_pins(self, request: log_pb2.ListPinsRequest, call: Call) -> log_pb2.ListPinsResponse:
-        shard = self._find(request.shard)
-        pins = await shard.read(shard.store.list_pins)
+        shard = self._find_tail(request.shard)
+        pins = await shard.read_released(shard.store.list_pins)
         return log_pb2.ListPinsResponse(pins=map(pin_to_wire, pins))
 
     async def renew_pin(self, request: log_pb2.RenewPinRequest, call: Call) -> log_pb2.RenewPinResponse:
@@ -218,10 +237,11 @@ class LogService:
         return log_pb2.ReleasePinResponse()
 
     async def read_pin(self, request: log_pb2.ReadPinRequest, call: Call) -> None:
-        shard = self._find(request.shard)
+        shard = self._find_tail(request.shard)
         check_name("pin", request.pin_id)
         chunk_bytes = chunk_bytes_from_wire(request.batch_bytes)
         pin = await self._find_pin(shard, request.pin_id)
+        await shard.wait_for_seq(pin.seq)
         end_seq = request.end_seq or pin.seq
         if not request.after_seq <= end_seq <= pin.seq:
             raise OutOfRange(

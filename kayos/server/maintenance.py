@@ -79,13 +79,12 @@ class Maintenance:
 
     async def step(self, shard: Shard) -> None:
         """One bounded piece of work for one shard."""
-        await shard.become_ready()
         facts, wants_compaction = await shard.read(self._look, shard)
         if facts.retained_bytes:
             swept = await shard.run_in_writer(partial(shard.store.sweep_retained, MAINTENANCE_ROWS_MAX))
             facts, wants_compaction = await shard.read(self._look, shard)
             facts = replace(facts, swept=swept)
-        for request in plan(facts):
+        for request in plan(facts) if shard.accepts_writes else ():
             assert isinstance(request, ControlRequest)
             await shard.control(request.control)
         if wants_compaction and self._may_compact(shard):

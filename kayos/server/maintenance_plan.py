@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from kayos.limits import MAINTENANCE_ROWS_MAX, PIN_RETAINED_BYTES_MAX
 from kayos.model.control import Control, EndPin, Expire, ForgetProducers, Purge, Trim
+from kayos.model.floors import Floors
 from kayos.model.pin import Pin
 from kayos.model.topic import Mode, Retention
 from kayos.model.write import ControlRequest, Request
-from kayos.storage.interface import Floors
 
 LEASE_ENDED = "lease ended"
 OVER_BUDGET = "retained bytes over budget"

@@ -33,14 +33,16 @@ from kayos.server.log_service import LogService
 from kayos.server.logs import get_log, set_up_logs
 from kayos.server.loop import run_on_loop
 from kayos.server.maintenance import Maintenance
+from kayos.server.peers import Peers
+from kayos.server.replication_service import ReplicationService
 from kayos.server.rpc import DRAINING, Gate, bind_service
-from kayos.server.shard import ServedStore
+from kayos.server.shard import Place, ServedStore
 from kayos.server.stores import compact, open_store
-from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS
+from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS, REPLICATION_METHODS
 
 # For answers on their way out; a health watch never ends by itself, so this is the end of it.
 LAST_ANSWERS_S = 0.5
-SERVICES = ("kayos.v1.Log", "kayos.v1.Cluster")
+SERVICES = ("kayos.v1.Log", "kayos.v1.Cluster", "kayos.v1.Replication")
 OPTIONS = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -73,7 +75,8 @@ class Node:
         self._server: aio.Server | None = None
         self._hosting: Hosting | None = None
         self._maintenance: Maintenance | None = None
-        self._upkeep: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._peers = Peers()
         self._log = get_log(node=self._directory.node_id)
         self.address = ""
 
@@ -86,8 +89,9 @@ class Node:
         server = self._make_server()
         port = listen(server, config)
         self.address = config.advertise or advertised_address(config, port)
-        coordinator = StaticCoordinator(config.data, self.address)
-        hosting = Hosting(config.data, coordinator, self._open_store, self._pool)
+        coordinator = StaticCoordinator(config.data, self.node_id, self.address)
+        place = Place(coordinator.node_name, self._pool, self._peers, self._fetch_view)
+        hosting = Hosting(config.data, coordinator, self._open_store, place)
         self._hosting = hosting
         await hosting.open()
         maintenance = Maintenance(
@@ -100,10 +104,14 @@ class Node:
         cluster = ClusterService(coordinator, hosting, maintenance, node_id=self.node_id, address=self.address)
         log_handler = bind_service(LogService(hosting, config), LOG_METHODS, self._gate)
         cluster_handler = bind_service(cluster, CLUSTER_METHODS, self._gate)
-        server.add_generic_rpc_handlers((log_handler, cluster_handler))
+        replication_handler = bind_service(ReplicationService(hosting), REPLICATION_METHODS, self._gate, is_raw=True)
+        server.add_generic_rpc_handlers((log_handler, cluster_handler, replication_handler))
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         await server.start()
-        self._upkeep = asyncio.create_task(maintenance.run(), name="maintenance")
+        self._tasks = [
+            asyncio.create_task(maintenance.run(), name="maintenance"),
+            asyncio.create_task(hosting.tick(), name="tick"),
+        ]
         self._log.info("ready", address=self.address, data=str(config.data), pid=os.getpid())
 
     async def drain(self) -> None:
@@ -121,13 +129,14 @@ class Node:
         self._log.info("stopped")
 
     async def close(self) -> None:
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._maintenance is not None:
             await self._maintenance.close()
         if self._hosting is not None:
             await self._hosting.close(DRAINING)
+        await self._peers.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._directory.close()
 
@@ -143,6 +152,9 @@ class Node:
     async def _set_health(self, status: int) -> None:
         for service in ("", *SERVICES):
             await self._health.set(service, status)
+
+    def _fetch_view(self, epoch: int) -> None:
+        """Somebody knows a later epoch."""
 
     def _open_store(self, directory: Path, topic: Topic, index: int) -> ServedStore:
         return open_store(directory, topic, index, self._config)

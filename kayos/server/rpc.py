@@ -81,13 +81,16 @@ class Call:
         await self._context.write(encoded)
 
 
-def bind_service(service: object, methods: Mapping[str, Method], gate: Gate) -> grpc.GenericRpcHandler:
-    """A generic handler for all methods of one service."""
+def bind_service(
+    service: object, methods: Mapping[str, Method], gate: Gate, *, is_raw: bool = False
+) -> grpc.GenericRpcHandler:
+    """A generic handler for all methods of one service. A raw service gets its streams' bytes and parses them itself."""
     handlers: dict[str, Any] = {}
     for method in methods.values():
         serve = getattr(service, method.handler_name)
         if method.client_streams:
-            handlers[method.name] = grpc.stream_stream_rpc_method_handler(bind_streams(method, serve, gate))
+            bind = bind_raw_streams if is_raw else bind_streams
+            handlers[method.name] = grpc.stream_stream_rpc_method_handler(bind(method, serve, gate))
         elif method.server_streams:
             handlers[method.name] = grpc.unary_stream_rpc_method_handler(bind_stream(method, serve, gate))
         else:
@@ -115,6 +118,15 @@ def bind_unary(method: Method, serve: Callable[..., Awaitable[Message]], gate: G
 def bind_stream(method: Method, serve: Callable[..., Awaitable[None]], gate: Gate) -> Callable[..., Any]:
     async def handle(encoded: bytes, context: Context) -> None:
         failure = await guard(method, gate, lambda: serve(parse(method, encoded), Call(context, gate)))
+        if failure is not None:
+            await abort(context, failure)
+
+    return handle
+
+
+def bind_raw_streams(method: Method, serve: Callable[..., Awaitable[None]], gate: Gate) -> Callable[..., Any]:
+    async def handle(encoded_requests: AsyncIterator[bytes], context: Context) -> None:
+        failure = await guard(method, gate, lambda: serve(encoded_requests, Call(context, gate)))
         if failure is not None:
             await abort(context, failure)
 

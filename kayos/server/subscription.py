@@ -79,7 +79,7 @@ class Subscription:
     async def _start_at_mark(self, mark: Mark) -> None:
         self._check_position(mark.history_id, mark.seq)
         # A mark of the open history above its end is merely ahead: wait until the log is there.
-        await self._shard.high.wait_for(mark.seq)
+        await self._shard.visible.wait_for(mark.seq)
         self.position = mark.seq
         self._holds_messages = mark.seq > 0
 
@@ -122,8 +122,8 @@ class Subscription:
                 chunk_bytes=self._chunk_bytes,
             )
             hold.shrink(copied.size)
-            # The gate: released only when what was read is durable and `state` knows of it.
-            await shard.high.wait_for(copied.end_seq)
+            # The gate: released only when enough replicas hold what was read, and `state` knows of it.
+            await shard.visible.wait_for(copied.end_seq)
             self._check_floor()
             if copied.complete:
                 await self._send_copied(copied)
@@ -143,6 +143,7 @@ class Subscription:
 
     async def _offer_pinned(self) -> None:
         async with self._shard.shared_pins.use(above_seq=self.scanned) as pin:
+            await self._shard.visible.wait_for(pin.seq)
             self._check_floor()
             async with self._budget.hold(2 * self._chunk_bytes):
                 await self._send_pinned(pin.pin_id, pin.seq)

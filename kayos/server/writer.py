@@ -4,6 +4,8 @@ While the thread fsyncs, the next group gathers in the queue. The event loop nev
 writing side, and the thread never touches futures: results come back with one call per group.
 
     submit → room in the queue (bytes and count, first come first served) → group → store.commit → answers
+    order  → what the replica's machine wants done to the store, in the same queue; batches next to each other share
+             one commit
 
 Invariants: accounts of room live on the event loop alone; every queued request is answered exactly once,
 also when its caller went away, when the commit failed and when the writer stops. Requests enter groups in
@@ -29,6 +31,8 @@ from kayos.limits import (
 )
 from kayos.model.control import CreatePin
 from kayos.model.write import ControlRequest, Request, WriteResult
+from kayos.replica.effects import Apply, WriterEffect
+from kayos.replica.events import Done, Failed
 
 T = TypeVar("T")
 Answer = WriteResult | KayosError
@@ -43,6 +47,14 @@ class GroupHandler(Protocol):
 
     def group_committed(self) -> None:
         """On the loop, before the answers reach their callers."""
+        ...
+
+    def perform(self, orders: Sequence[WriterEffect]) -> Sequence[Done | Failed]:
+        """What became of each order; several only if all are batches to apply. Never raises."""
+        ...
+
+    def performed(self, outcomes: Sequence[Done | Failed]) -> None:
+        """On the loop."""
         ...
 
 
@@ -61,14 +73,22 @@ class _Work:
     future: asyncio.Future[Any]
 
 
+@dataclass(slots=True, eq=False)
+class _Order:
+    effect: WriterEffect
+
+
+_Item = _Write | _Work | _Order
+
+
 class GroupWriter:
     """Create it on the event loop that will call it."""
 
     def __init__(self, handler: GroupHandler, name: str) -> None:
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Write | _Work | None] = SimpleQueue()
-        self._held: _Write | _Work | None = None
+        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._held: _Item | None = None
         self._bytes_queued = 0
         self._count_queued = 0
         self._waiting: deque[_Write] = deque()
@@ -99,6 +119,15 @@ class GroupWriter:
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Work(call, future))
         return await future
+
+    def order(self, effect: WriterEffect) -> None:
+        """Do this to the store, behind all that was asked for before. Bounded by the machine's own windows."""
+        if not self._stopping:
+            self._queue.put(_Order(effect))
+
+    def call_on_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        """From the thread, behind what it has already told the loop."""
+        self._loop.call_soon_threadsafe(call, *arguments)
 
     async def stop(self) -> None:
         """Refuse what comes, finish what waits, end the thread."""
@@ -190,6 +219,9 @@ class GroupWriter:
                 return
             if isinstance(item, _Work):
                 self._do_work(item)
+            elif isinstance(item, _Order):
+                outcomes = self._handler.perform(self._gather_orders(item.effect))
+                self._loop.call_soon_threadsafe(self._handler.performed, outcomes)
             else:
                 group = self._gather(item)
                 answers = self._handler.commit_group([write.request for write in group])
@@ -205,16 +237,36 @@ class GroupWriter:
                 item = self._queue.get_nowait()
             except Empty:
                 break
-            if item is None:
-                self._queue.put(None)
-                break
-            if isinstance(item, _Work) or size + item.size > GROUP_BYTES_MAX:
-                self._held = item
+            if not isinstance(item, _Write) or size + item.size > GROUP_BYTES_MAX:
+                self._put_back(item)
                 break
             group.append(item)
             size += item.size
             last = item
         return group
+
+    def _gather_orders(self, first: WriterEffect) -> list[WriterEffect]:
+        """A batch and those that wait right behind it, up to the bounds of one group."""
+        orders = [first]
+        size = first.batch.size if isinstance(first, Apply) else GROUP_BYTES_MAX
+        while size < GROUP_BYTES_MAX and len(orders) < GROUP_COUNT_MAX:
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                break
+            if not isinstance(item, _Order) or not isinstance(item.effect, Apply):
+                self._put_back(item)
+                break
+            orders.append(item.effect)
+            size += item.effect.batch.size
+        return orders
+
+    def _put_back(self, item: "_Item | None") -> None:
+        """Taken too early; the end of the queue is the last item anyway."""
+        if item is None:
+            self._queue.put(None)
+        else:
+            self._held = item
 
     def _do_work(self, work: _Work) -> None:
         try:

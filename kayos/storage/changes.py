@@ -5,7 +5,7 @@ record came, the tables end alike. Checks have been made before: this code only 
 is replaced or removed while a living pin needs it moves to `retained`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kayos.errors import DamagedStore
@@ -22,12 +22,13 @@ from kayos.model.control import (
     RenewPin,
     Trim,
 )
+from kayos.model.floors import Floors
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerRow
 from kayos.model.record import SEQ, Kind, Record, verify_and_decode
 from kayos.model.topic import Mode
 from kayos.storage.environment import Environment
-from kayos.storage.interface import Floors, StoreState
+from kayos.storage.interface import StoreState
 from kayos.storage.layout import (
     HAS_EXPIRY,
     KEY_ROW,
@@ -35,21 +36,30 @@ from kayos.storage.layout import (
     KIND_MASK,
     PAIR,
     STATE,
+    SYNC,
+    TAKEOVER,
     StateRow,
     Sums,
+    SyncRow,
     checksum_in,
+    checksums_in,
     pack_mark,
     pack_pin,
     pack_producer,
     pack_retained,
     pack_seq,
+    pack_sync,
+    pack_takeover,
     slot_of,
     unpack_producer,
 )
 from kayos.storage.transaction import Database, Transaction
 
-# seq as key, key, kind, expires_at_ms, stored record, its checksum
-MessageRow = tuple[bytes, bytes, int, int, bytes, int]
+# kind, expires_at_ms: of a message that is more than a plain PUT
+Special = tuple[int, int]
+NO_FIRST_SEQS: Mapping[bytes, bytes] = {}
+_PLAIN = int(Kind.PUT)
+_NOT_SPECIAL: Special = (_PLAIN, 0)
 
 
 class Changes:
@@ -61,76 +71,97 @@ class Changes:
         self.txn = txn
         self.tables = env.tables
         self.is_compact = state.identity.mode is Mode.COMPACT
-        self.state = state
+        self.state = self._begun = state
         self.log_sums = replace(sums[0])
         self.retained_sums = replace(sums[1])
         self.pins = dict(pins)
         self.pinned_seq = self._find_pinned_seq()
 
-    def put_messages(self, rows: Sequence[MessageRow]) -> None:
-        """Append messages, ascending; in mode `compact` each key at most once.
+    def put_messages(
+        self,
+        keyed: Mapping[bytes, bytes],
+        unkeyed: Sequence[bytes],
+        special: Mapping[bytes, Special],
+        first_seqs: Mapping[bytes, bytes] = NO_FIRST_SEQS,
+    ) -> list[bytes]:
+        """Append messages in stored form, all above what is there; gives them back in the order of the log.
 
+        `keyed` goes by key, in mode `compact` alone; `special` tells, by packed sequence, of those that are no plain
+        PUT. A row that is replaced is retained as replaced by the new one, or by an earlier revision of `first_seqs`.
         The many small steps are grouped by table and sorted, which LMDB rewards with locality.
         """
-        if not rows:
-            return
-        txn, tables = self.txn, self.tables
-        if self.is_compact:
-            self._put_keys(rows)
-        txn.cursor(tables.log).putmulti([(row[0], row[4]) for row in rows], append=True)
+        stored_forms = sorted([*keyed.values(), *unkeyed])
+        if not stored_forms:
+            return stored_forms
+        if keyed:
+            self._put_keys(keyed, special, first_seqs)
+        self.txn.cursor(self.tables.log).putmulti([(stored[:8], stored) for stored in stored_forms], append=True)
         self.log_sums.add_all(
-            len(rows), size=sum([len(row[4]) for row in rows]), checksums=sum([row[5] for row in rows])
+            len(stored_forms), size=sum(map(len, stored_forms)), checksums=sum(checksums_in(stored_forms))
         )
-        for seq_key, _, kind, expires_at_ms, _, _ in [row for row in rows if row[2] != Kind.PUT or row[3]]:
-            if kind == Kind.DELETE and self.is_compact:
-                txn.put(seq_key, b"", db=tables.tombstones, append=True)
-            if expires_at_ms:
-                txn.put(pack_seq(expires_at_ms) + seq_key, b"", db=tables.expiry)
-        (last_seq,) = SEQ.unpack(rows[-1][0])
+        if special:
+            self._index_special([stored[:8] for stored in stored_forms if stored[:8] in special], special)
+        (last_seq,) = SEQ.unpack_from(stored_forms[-1])
         self.state = replace(self.state, high_seq=max(self.state.high_seq, last_seq), message_seq=last_seq)
+        return stored_forms
 
-    def _put_keys(self, rows: Sequence[MessageRow]) -> None:
-        pack, size_of, short_max = KEY_ROW_REST.pack, len, LMDB_KEY_BYTES_MAX
-        key_rows = []
-        for seq_key, key, kind, expires_at_ms, stored, checksum in rows:
-            if key:
-                flags = kind | HAS_EXPIRY if expires_at_ms else kind
-                slot = key if size_of(key) < short_max else slot_of(key)
-                key_rows.append((slot, seq_key + pack(flags, checksum, size_of(stored))))
+    def _index_special(self, seq_keys: Iterable[bytes], special: Mapping[bytes, Special]) -> None:
+        """Tombstones and what expires are found again by indexes of their own."""
+        for seq_key in seq_keys:
+            kind, expires_at_ms = special[seq_key]
+            if kind == Kind.DELETE and self.is_compact:
+                self.txn.put(seq_key, b"", db=self.tables.tombstones)
+            if expires_at_ms:
+                self.txn.put(pack_seq(expires_at_ms) + seq_key, b"", db=self.tables.expiry)
+
+    def _put_keys(
+        self, keyed: Mapping[bytes, bytes], special: Mapping[bytes, Special], first_seqs: Mapping[bytes, bytes]
+    ) -> None:
+        key_rows = make_key_rows(keyed, special)
         key_rows.sort()
         cursor = self.txn.cursor(self.tables.keys)
         replaced = cursor.getmulti([slot for slot, _ in key_rows])
         if replaced:
-            self._remove_replaced(replaced, key_rows)
+            self._remove_replaced(replaced, key_rows, first_seqs)
         cursor.putmulti(key_rows)
 
-    def _remove_replaced(self, replaced: list[tuple[bytes, bytes]], key_rows: list[tuple[bytes, bytes]]) -> None:
+    def _remove_replaced(
+        self,
+        replaced: list[tuple[bytes, bytes]],
+        key_rows: list[tuple[bytes, bytes]],
+        first_seqs: Mapping[bytes, bytes],
+    ) -> None:
         """Take the older revisions out of the log, in sequence order."""
-        plain = []
-        special = []
-        size_removed = checksums_removed = 0
-        pinned_seq, put, unpack = self.pinned_seq, int(Kind.PUT), KEY_ROW.unpack
-        for slot, row in replaced:
-            seq, flags, checksum, size = unpack(row)
-            if flags == put and seq > pinned_seq:
-                plain.append(row[:8])
-                size_removed += size
-                checksums_removed += checksum
-            else:
-                special.append((row[:8], slot))
-        self.log_sums.remove_all(len(plain), size=size_removed, checksums=checksums_removed)
-        plain.sort()
+        plain = [row for _, row in replaced]
+        seqs, flags, _, _ = zip(*KEY_ROW.iter_unpack(b"".join(plain)), strict=True)
+        if flags.count(_PLAIN) != len(plain) or min(seqs) <= self.pinned_seq:
+            pinned_key = pack_seq(self.pinned_seq)
+            plain = [row for row in plain if row[8] == _PLAIN and row[:8] > pinned_key]
+            self._take_out_others(replaced, set(plain), dict(key_rows), first_seqs)
+        self._delete_plain(plain)
+
+    def _delete_plain(self, key_rows: list[bytes]) -> None:
+        """Nothing but the log knows these, and no pin shows them: they need not be read."""
+        _, _, checksums, sizes = zip(*KEY_ROW.iter_unpack(b"".join(key_rows)), strict=True) if key_rows else [()] * 4
+        self.log_sums.remove_all(len(key_rows), size=sum(sizes), checksums=sum(checksums))
         delete, log = self.txn.delete, self.tables.log
-        for seq_key in plain:
+        for seq_key in sorted([row[:8] for row in key_rows]):
             if not delete(seq_key, db=log):
                 raise _missing_row(seq_key)
-        if special:
-            new_rows = dict(key_rows)
-            for seq_key, slot in sorted(special):
-                (replaced_by,) = SEQ.unpack_from(new_rows[slot])
-                self._take_out(seq_key, replaced_by=replaced_by)
 
-    def _take_out(self, seq_key: bytes, *, replaced_by: int | None) -> Record:
+    def _take_out_others(
+        self,
+        replaced: list[tuple[bytes, bytes]],
+        plain: set[bytes],
+        new_rows: dict[bytes, bytes],
+        first_seqs: Mapping[bytes, bytes],
+    ) -> None:
+        new_rows |= {slot_of(key): seq_key for key, seq_key in first_seqs.items()}
+        for seq_key, slot in sorted([(row[:8], slot) for slot, row in replaced if row not in plain]):
+            (replaced_by,) = SEQ.unpack_from(new_rows[slot])
+            self.take_out(seq_key, replaced_by=replaced_by)
+
+    def take_out(self, seq_key: bytes, *, replaced_by: int | None) -> Record:
         """Remove one row from the log and its indexes; keep it for the pins that need it.
 
         `replaced_by` None means that the retained rows come from elsewhere (catch-up)."""
@@ -165,6 +196,22 @@ class Changes:
         self.txn.drop(self.tables.replaced, delete=False)
         self.retained_sums = Sums()
 
+    def drop_small_tables(self) -> None:
+        """Marks, producers and pins: a catch-up brings them whole."""
+        for table in (self.tables.marks, self.tables.producers, self.tables.pins):
+            self.txn.drop(table, delete=False)
+        self.pins = {}
+
+    def restore_message(self, record: Record, stored: bytes) -> None:
+        """Put a message back at its own sequence, below the log's end."""
+        seq_key = stored[:8]
+        special = {seq_key: (record.kind, record.expires_at_ms)}
+        ((slot, row),) = make_key_rows({record.key: stored}, special)
+        self.txn.put(slot, row, db=self.tables.keys)
+        self.txn.put(seq_key, stored, db=self.tables.log)
+        self.log_sums.add(checksum=checksum_in(stored), size=len(stored))
+        self._index_special([seq_key], special)
+
     def apply_control(self, control: Control, *, seq: int, timestamp_ms: int) -> None:
         floors = self.state.floors
         match control:
@@ -195,16 +242,16 @@ class Changes:
         """Remove what the new floors forbid: the only way in which records go without a successor."""
         before = self.state.floors
         for seq_key in self.keys_through(self.tables.tombstones, pack_seq(floors.purge_seq)):
-            record = self._take_out(seq_key, replaced_by=replaced_by)
+            record = self.take_out(seq_key, replaced_by=replaced_by)
             self.txn.delete(slot_of(record.key), db=self.tables.keys)
         if not self.is_compact:
             for seq_key in self.keys_through(self.tables.log, pack_seq(floors.trim_seq)):
-                self._take_out(seq_key, replaced_by=replaced_by)
+                self.take_out(seq_key, replaced_by=replaced_by)
         expired = [key[8:] for key in self.keys_through(self.tables.expiry, PAIR.pack(*expiry_floor(floors)))]
         aged = self.aged_keys(after_seq=before.aged_seq, through_seq=floors.aged_seq)
         for seq_key in sorted({*expired, *aged}):
             if self._is_removed_silently(seq_key):
-                self._take_out(seq_key, replaced_by=replaced_by)
+                self.take_out(seq_key, replaced_by=replaced_by)
         self.state = replace(self.state, floors=floors)
 
     def _is_removed_silently(self, seq_key: bytes) -> bool:
@@ -258,13 +305,17 @@ class Changes:
         for producer_id in gone:
             self.txn.delete(producer_id, db=self.tables.producers)
 
+    def raise_commit_point(self, commit_point: int) -> None:
+        if commit_point > self.state.commit_point:
+            self.state = replace(self.state, commit_point=commit_point)
+
     def put_producers(self, rows: Iterable[ProducerRow]) -> None:
         for row in rows:
             self.txn.put(row.producer_id, pack_producer(row), db=self.tables.producers)
 
     def finish(self) -> None:
-        """Write the row that every commit changes; the caller commits the transaction."""
-        state = self.state
+        """Write the row that every commit changes, and those of `meta` that this one did; the caller commits."""
+        state, begun, meta = self.state, self._begun, self.tables.meta
         row = StateRow(
             state.high_seq,
             state.message_seq,
@@ -275,12 +326,31 @@ class Changes:
             (self.log_sums.count, self.log_sums.size, self.log_sums.total),
             (self.retained_sums.count, self.retained_sums.size, self.retained_sums.total),
         )
-        self.txn.put(STATE, row.pack(), db=self.tables.meta)
+        self.txn.put(STATE, row.pack(), db=meta)
+        if state.takeover is not begun.takeover:
+            self.txn.put(TAKEOVER, pack_takeover(state.takeover), db=meta)
+        if state.sync.is_ready:
+            if not begun.sync.is_ready:
+                self.txn.delete(SYNC, db=meta)
+        elif state.sync is not begun.sync:
+            self.txn.put(SYNC, pack_sync(SyncRow(state.sync, state.lacks_retained)), db=meta)
 
 
-def message_row(record: Record, stored: bytes) -> MessageRow:
-    """What `put_messages` takes, of a record that came from another copy."""
-    return stored[:8], record.key, record.kind, record.expires_at_ms, stored, checksum_in(stored)
+def make_key_rows(keyed: Mapping[bytes, bytes], special: Mapping[bytes, Special]) -> list[tuple[bytes, bytes]]:
+    """(slot, row of `keys`) of each message."""
+    pack, size_of, put = KEY_ROW_REST.pack, len, _PLAIN
+    checksums = checksums_in(keyed.values())
+    if not special and max(map(len, keyed)) < LMDB_KEY_BYTES_MAX:
+        return [
+            (key, stored[:8] + pack(put, checksum, size_of(stored)))
+            for (key, stored), checksum in zip(keyed.items(), checksums, strict=True)
+        ]
+    rows = []
+    for (key, stored), checksum in zip(keyed.items(), checksums, strict=True):
+        kind, expires_at_ms = special.get(stored[:8], _NOT_SPECIAL)
+        flags = kind | HAS_EXPIRY if expires_at_ms else kind
+        rows.append((slot_of(key), stored[:8] + pack(flags, checksum, size_of(stored))))
+    return rows
 
 
 def live_kind(row: bytes) -> tuple[int, int]:

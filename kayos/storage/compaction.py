@@ -6,17 +6,15 @@ switch. The changes come through the same code that replicas use to catch up. Wh
 above the copy's state meanwhile, rows cannot tell what to delete: the copy is given up and made again.
 """
 
+import itertools
 import shutil
 from typing import TYPE_CHECKING
 
-from kayos.errors import FailedPrecondition, ResetRequired
+from kayos.errors import FailedPrecondition, ResetRequired, Unavailable
 from kayos.limits import CATCH_UP_CHUNK_BYTES
-from kayos.model.snapshot import LogSlice
 from kayos.storage.generation import environment_path
-from kayos.storage.interface import SyncPhase
 
 if TYPE_CHECKING:
-    # The store reopens itself by a compaction, so it knows this module and not the other way round.
     from kayos.storage.lmdb_store import LmdbStore
 
 _ROUNDS_MAX = 5
@@ -27,6 +25,7 @@ class Compaction:
     def __init__(self, store: "LmdbStore") -> None:
         self._store = store
         self._source_generation = store.generation
+        self._source_rollbacks = store.rollbacks
         self._target: LmdbStore | None = None
         self.bytes_before = store.usage().file_bytes
         self.bytes_after = 0
@@ -39,18 +38,18 @@ class Compaction:
         """Any thread: copy, then follow until what is left is small."""
         self._copy()
         for _ in range(_ROUNDS_MAX):
-            if self._follow(rows_left_max=1):
+            if self._follow() <= 1:
                 return
 
     def swap(self) -> None:
         """The writer's thread, between two groups."""
         store = self._store
-        if store.generation != self._source_generation:
+        if store.generation != self._source_generation or store.rollbacks != self._source_rollbacks:
             self.abandon()
-            raise FailedPrecondition("another compaction was faster: nothing to do")
+            raise FailedPrecondition("the store became another one meanwhile: nothing to do")
         for _ in range(_TRIES_MAX):
             try:
-                self._finish()
+                self._follow()
                 break
             except ResetRequired:
                 self._copy()
@@ -59,8 +58,11 @@ class Compaction:
             raise FailedPrecondition("purges overtook the compaction: it will be tried again")
         target = self._target
         assert target is not None
+        # The copy's own, which no neighbour tells.
+        target.save_epoch(store.state.epoch)
+        target.save_commit_point(store.state.commit_point)
         self._target = None
-        store.swap_environment(target.env, self._number)
+        store.move_to(target.place)
         self.bytes_after = store.usage().file_bytes
 
     def abandon(self) -> None:
@@ -73,28 +75,20 @@ class Compaction:
     def _copy(self) -> None:
         self.abandon()
         self._target = self._store.copy_to(self._number)
+        if not self._target.state.sync.is_ready:
+            self.abandon()
+            raise Unavailable("the store is not whole: it is compacted when it has caught up", retry_delay_ms=60_000)
 
-    def _follow(self, *, rows_left_max: int) -> bool:
-        """Bring the copy's log nearer to the source's; whether at most so many slices were left."""
+    def _follow(self) -> int:
+        """Bring the copy to a state of the source; how many pieces that took."""
         target = self._target
         assert target is not None
-        for count in range(1_000):
-            piece = self._next_piece(target)
-            if not piece.records:
-                return count <= rows_left_max
+        start_seq = target.state.high_seq
+        for count in itertools.count(1):
+            sync = target.state.sync
+            position = start_seq if sync.is_ready else sync.through_seq
+            piece = self._store.read_catch_up(position, start_seq=start_seq, bytes_max=CATCH_UP_CHUNK_BYTES)
             target.apply_catch_up(piece)
-        return False
-
-    def _finish(self) -> None:
-        target = self._target
-        assert target is not None
-        while (piece := self._next_piece(target)).records:
-            target.apply_catch_up(piece)
-        sync = target.state.sync
-        start_seq = sync.start_seq if sync.phase is SyncPhase.CATCHING_UP else target.state.high_seq
-        target.finish_catch_up(self._store.read_catch_up_tables(start_seq))
-
-    def _next_piece(self, target: "LmdbStore") -> LogSlice:
-        sync = target.state.sync
-        position = sync.through_seq if sync.phase is SyncPhase.CATCHING_UP else target.state.high_seq
-        return self._store.read_log(position, bytes_max=CATCH_UP_CHUNK_BYTES)
+            if piece.tables is not None:
+                return count
+        raise AssertionError

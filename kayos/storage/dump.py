@@ -4,24 +4,24 @@ from collections.abc import Iterator
 
 from kayos.storage.changes import live_kind
 from kayos.storage.environment import Environment
-from kayos.storage.interface import StoreState
 from kayos.storage.layout import unpack_mark, unpack_pin, unpack_producer, unpack_retained
+from kayos.storage.meta import Meta
 from kayos.storage.reader import decode_verified, read_record
 from kayos.storage.transaction import Transaction
 
 
-def dump_rows(txn: Transaction, env: Environment, state: StoreState) -> Iterator[tuple[str, object]]:
+def dump_rows(txn: Transaction, env: Environment, meta: Meta) -> Iterator[tuple[str, object]]:
     """What incarnation, sync phase and commit point add is this copy's own, and left out."""
-    tables = env.tables
+    tables, state = env.tables, meta.state
     yield (
         "state",
         (
-            state.identity,
+            meta.identity,
             state.high_seq,
             state.message_seq,
             state.last_timestamp_ms,
             state.floors,
-            state.takeover,
+            meta.takeover,
             state.epoch,
         ),
     )

@@ -1,22 +1,29 @@
 """What every store can do: the LMDB store and its in-memory twin answer alike, call for call.
 
-A store is one shard's copy. One thread writes (commit, apply, take_over, save_*, catch-up, compaction);
+A store is one shard's copy. One thread writes (commit, apply, take_over, save_*, catch-up, rollback, compaction);
 any thread reads, in short transactions that copy out. The head gives requests to `commit`, which assigns
 sequences; replicas give the head's batches to `apply`; both end in the same state. A request that is refused
 changes nothing and is answered with its error, the others of its group go on.
+
+A replica that is behind what batches can bring takes pieces of its neighbour's state (`apply_catch_up`); one that holds
+what its neighbour never had is rolled back first (`roll_back`); where rows cannot tell what to undo, everything is
+copied beside the store (`begin_copy`). From the first step until the last piece the store is not ready: it serves no
+reads and takes no writes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kayos.errors import KayosError
+from kayos.model.catch_up import CatchUpPiece, Restorable, Rollback
+from kayos.model.floors import Floors
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerRow
 from kayos.model.record import Record
 from kayos.model.snapshot import LogSlice
+from kayos.model.sync import READY, SyncState
 from kayos.model.takeover import TakeoverRow, TakeoverTable
 from kayos.model.topic import Mode
 from kayos.model.write import Batch, Request, WriteResult
@@ -32,57 +39,12 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
-    """What was removed for good; none of these ever falls.
-
-    `removal_seq` is the sequence of the last control record that removed messages: a replica that
-    diverged below it cannot be rolled back row by row, because rows below the divergence point are gone.
-    """
-
-    purge_seq: int = 0
-    trim_seq: int = 0
-    aged_seq: int = 0
-    expired_ms: int = 0
-    expired_seq: int = 0
-    removal_seq: int = 0
-
-    @property
-    def reader_seq(self) -> int:
-        """A reader that starts below this (and not at 0) may have missed a delete or a message."""
-        return max(self.purge_seq, self.trim_seq)
-
-
-class SyncPhase(StrEnum):
-    READY = "ready"
-    CATCHING_UP = "catching_up"
-    ROLLING_BACK = "rolling_back"
-
-
-@dataclass(frozen=True, slots=True)
-class SyncState:
-    """Whether the copy is whole; while it is not, it is neither readable nor promotable.
-
-    During a catch-up everything in (`start_seq`, `through_seq`] was taken from the source, whose newest state
-    used was at `end_seq` and the first one at `first_end_seq`.
-    """
-
-    phase: SyncPhase = SyncPhase.READY
-    start_seq: int = 0
-    through_seq: int = 0
-    end_seq: int = 0
-    first_end_seq: int = 0
-
-    def misses_deletes(self, purge_seq: int) -> bool:
-        """Whether the source purged a tombstone that this copy needed to see.
-
-        Rows that the copy held at the start need the tombstones above it. A copy that began with nothing needs those
-        that came after its first slice was read: a row of that slice may have been deleted and purged since."""
-        return purge_seq > (self.start_seq or self.first_end_seq)
-
-
-@dataclass(frozen=True, slots=True)
 class StoreState:
-    """The committed state in one glance. `message_seq` is the newest sequence that is not a control."""
+    """The committed state in one glance. `message_seq` is the newest sequence that is not a control.
+
+    `lacks_retained`: a rollback dropped what pins had kept aside, so the catch-up that follows must bring all of it,
+    also after a restart. `is_copying`: a copy is being filled beside the store, and this is its state.
+    """
 
     identity: Identity
     incarnation: bytes
@@ -93,10 +55,9 @@ class StoreState:
     takeover: TakeoverTable = field(default_factory=TakeoverTable)
     epoch: int = 0
     commit_point: int = 0
-    sync: SyncState = field(default_factory=SyncState)
-
-    def with_high(self, *, high_seq: int, message_seq: int, last_timestamp_ms: int) -> "StoreState":
-        return replace(self, high_seq=high_seq, message_seq=message_seq, last_timestamp_ms=last_timestamp_ms)
+    sync: SyncState = READY
+    lacks_retained: bool = False
+    is_copying: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,32 +86,6 @@ class CommitResult:
     batch: Batch | None
 
 
-@dataclass(frozen=True, slots=True)
-class RetainedRow:
-    record: bytes
-    replaced_by: int
-
-
-@dataclass(frozen=True, slots=True)
-class CatchUpTables:
-    """What ends a catch-up from `start_seq`: every table beside the log at `end_seq`.
-
-    `retained` holds the rows that were replaced above `start_seq`; the others are there already.
-    """
-
-    start_seq: int
-    end_seq: int
-    message_seq: int
-    last_timestamp_ms: int
-    epoch: int
-    floors: Floors
-    takeover: TakeoverTable
-    marks: tuple[tuple[str, Mark], ...]
-    producers: tuple[ProducerRow, ...]
-    pins: tuple[Pin, ...]
-    retained: tuple[RetainedRow, ...]
-
-
 def ignore_batch(batch: Batch) -> None:
     """The `forward` of a replica that has nobody downstream."""
 
@@ -162,28 +97,53 @@ class Store(Protocol):
     # Writing: one thread.
 
     def commit(
-        self, requests: Sequence[Request], *, now_ms: int, forward: Callable[[Batch], None] = ignore_batch
+        self,
+        requests: Sequence[Request],
+        *,
+        now_ms: int,
+        commit_point: int = 0,
+        forward: Callable[[Batch], None] = ignore_batch,
     ) -> CommitResult:
-        """Head: check, assign sequences, write, fsync. `forward` gets the batch before the fsync."""
+        """Head: check, assign sequences, write, fsync. `forward` gets the batch before the fsync. `commit_point` is
+        saved with what is written, unless a higher one was; a group that writes nothing saves nothing."""
         ...
 
-    def apply(self, batch: Batch) -> None:
-        """Replica: append a batch as it is. A repeat is ignored, a hole raises Gap."""
+    def apply(self, batches: Sequence[Batch], *, commit_point: int = 0) -> None:
+        """Replica: append batches as they are, all of them in one commit or none. A repeat is ignored, a hole raises
+        Gap, an older head's batch StaleEpoch. `commit_point` as in `commit`."""
         ...
 
-    def take_over(self, row: TakeoverRow) -> None: ...
+    def take_over(self, row: TakeoverRow) -> None:
+        """Head: begin a history at the log's end."""
+        ...
+
+    def adopt_takeover(self, table: TakeoverTable, epoch: int) -> None:
+        """Replica: take its upstream's table, whose log this one is a prefix of."""
+        ...
 
     def save_epoch(self, epoch: int) -> None: ...
 
     def save_commit_point(self, commit_point: int) -> None: ...
 
-    def save_sync(self, sync: SyncState) -> None: ...
-
-    def apply_catch_up(self, piece: LogSlice) -> None:
-        """Take one slice of a neighbour's log; the rows it replaces go, the range is remembered."""
+    def apply_catch_up(self, piece: CatchUpPiece) -> None:
+        """Take one piece of a neighbour's state; the rows it replaces go, the range is remembered. The piece with the
+        tables makes the copy whole, in the same commit. ResetRequired when rows cannot tell what was deleted."""
         ...
 
-    def finish_catch_up(self, tables: CatchUpTables) -> None: ...
+    def roll_back(self, rollback: Rollback) -> None:
+        """Undo everything above a sequence that two histories share, in one commit; a catch-up must follow. Refused
+        below the commit point, and where messages were removed since."""
+        ...
+
+    def begin_copy(self, *, is_clone: bool = False) -> None:
+        """From now on `roll_back` and `apply_catch_up` change a copy beside this store, empty or a clone of it, which
+        replaces it with the piece that makes it whole; a crash before that leaves this one as it was. An unfinished
+        copy is dropped and begun anew."""
+        ...
+
+    def cancel_copy(self) -> None:
+        """Drop an unfinished copy, if there is one, and go on with the store as it was."""
+        ...
 
     def sweep_retained(self, rows_max: int) -> bool:
         """Look at some retained rows and free those that no living pin needs; whether all have been seen."""
@@ -209,7 +169,21 @@ class Store(Protocol):
         """The same from a pinned snapshot, whose end is the pin's sequence."""
         ...
 
-    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables: ...
+    def read_catch_up(
+        self, after_seq: int, *, start_seq: int, bytes_max: int, all_retained: bool = False
+    ) -> CatchUpPiece:
+        """What a copy needs that began at `start_seq` and has come to `after_seq`: records, and with the last of them
+        the tables of the same committed state. Retained rows are those replaced above the start, or all."""
+        ...
+
+    def find_diverged(self, after_seq: int, *, rows_max: int) -> tuple[bytes, ...] | None:
+        """The keys, each once, of live rows above a sequence; None when that many rows are too many. A topic of mode
+        `log` overwrites nothing, so there is nothing to ask for: no keys."""
+        ...
+
+    def find_restorable(self, keys: Sequence[bytes], through_seq: int, *, bytes_max: int) -> Restorable:
+        """For as many of the keys as fit, at least one: their live records that stand at or below a sequence."""
+        ...
 
     def find_mark(self, consumer: str) -> Mark | None: ...
 
@@ -236,7 +210,7 @@ class Store(Protocol):
     def usage(self) -> Usage: ...
 
     def dump(self) -> Iterator[tuple[str, object]]:
-        """The logical content, row by row in one fixed order: equal stores give equal dumps."""
+        """The logical content, row by row in one fixed order, whole or not: equal stores give equal dumps."""
         ...
 
     def close(self) -> None: ...

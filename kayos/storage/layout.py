@@ -16,6 +16,7 @@ the sum of checksums of `log` and `retained`: a row that vanished without trace 
 
 import hashlib
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple, TypeVar
 
@@ -23,12 +24,14 @@ import msgspec
 
 from kayos.errors import DamagedRecord
 from kayos.limits import LMDB_KEY_BYTES_MAX
+from kayos.model.floors import Floors
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerResult, ProducerRow
 from kayos.model.record import SEQ, seal, unseal
+from kayos.model.sync import READY, SyncState
 from kayos.model.takeover import TakeoverRow, TakeoverTable
-from kayos.storage.interface import Floors, Identity, SyncState
+from kayos.storage.interface import Identity
 
 FORMAT_VERSION = 1
 
@@ -169,12 +172,19 @@ def unpack_takeover(stored: bytes) -> TakeoverTable:
     return TakeoverTable(tuple(TakeoverRow(*row) for row in rows))
 
 
-def pack_sync(sync: SyncState) -> bytes:
-    return seal(SYNC, msgspec.msgpack.encode(sync))
+class SyncRow(msgspec.Struct, frozen=True):
+    """Why a copy is not whole. The row is there only while it is not, so that readers need but look for it."""
+
+    sync: SyncState = READY
+    lacks_retained: bool = False
 
 
-def unpack_sync(stored: bytes) -> SyncState:
-    return _decode(SYNC, stored, SyncState)
+def pack_sync(row: SyncRow) -> bytes:
+    return seal(SYNC, msgspec.msgpack.encode(row))
+
+
+def unpack_sync(stored: bytes) -> SyncRow:
+    return _decode(SYNC, stored, SyncRow)
 
 
 def pack_mark(consumer: str, mark: Mark) -> bytes:
@@ -222,6 +232,11 @@ def unpack_retained(seq_key: bytes, stored: bytes) -> tuple[int, bytes]:
 def checksum_in(stored: bytes) -> int:
     """The checksum that ends a stored record or a sealed row."""
     return int.from_bytes(stored[-4:], "little")
+
+
+def checksums_in(stored_forms: Collection[bytes]) -> tuple[int, ...]:
+    """The same of many, in one unpacking."""
+    return struct.unpack(f"<{len(stored_forms)}I", b"".join([stored[-4:] for stored in stored_forms]))
 
 
 def _decode(table_key: bytes, stored: bytes, row_type: type[Row]) -> Row:

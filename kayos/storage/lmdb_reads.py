@@ -1,24 +1,27 @@
 """The reading half of the durable store: short transactions that copy out, from any thread.
 
-The writer may swap the environment for a compacted one or reopen it at any moment. A reader therefore enters
-the environment that is current, which stays open until the reader left; one that is closing lets nobody in.
+The writer may swap the environment for another one or reopen it at any moment. A reader therefore enters the
+environment that is current, which stays open until the reader left; one that is closing lets nobody in. Whether what
+it holds is whole, the committed state itself says: a rollback or a copy may begin between any two lines.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kayos.errors import Unavailable, WrongMode
+from kayos.model.catch_up import CatchUpPiece, Restorable
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerRow
 from kayos.model.record import Record
 from kayos.model.snapshot import LogSlice
 from kayos.model.topic import Mode
-from kayos.storage import catch_up, dump, reader
+from kayos.storage import catch_up, dump, reader, rollback
 from kayos.storage.environment import Environment, EnvironmentClosedError
-from kayos.storage.interface import CatchUpTables, Identity, StoreState, SyncPhase, Usage
-from kayos.storage.layout import PAIR, pack_seq, unpack_mark, unpack_pin, unpack_producer
-from kayos.storage.meta import read_state_row
+from kayos.storage.interface import Identity, StoreState, Usage
+from kayos.storage.layout import PAIR, SYNC, pack_seq, unpack_mark, unpack_pin, unpack_producer, unpack_sync
+from kayos.storage.meta import read_meta, read_state_row
+from kayos.storage.place import Place
 from kayos.storage.transaction import Transaction
 
 
@@ -26,20 +29,28 @@ class LmdbReads:
     """See kayos.storage.interface.Store for what each call means."""
 
     identity: Identity
-    env: Environment
-    _state: StoreState
-    _pins: dict[str, Pin]
+    place: Place
 
     @property
     def state(self) -> StoreState:
-        return self._state
+        return self.place.state
+
+    @property
+    def env(self) -> Environment:
+        return self.place.env
+
+    @property
+    def is_compact(self) -> bool:
+        return self.identity.mode is Mode.COMPACT
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Transaction, Environment]]:
         """Of a whole copy only: one in the middle of a catch-up or rollback is nobody's business."""
-        if self._state.sync.phase is not SyncPhase.READY:
-            raise Unavailable(f"this replica is {self._state.sync.phase}: read from another one", retry_delay_ms=500)
         with self._reading_any() as (txn, env):
+            row = txn.get(SYNC, db=env.tables.meta)
+            if row is not None:
+                phase = unpack_sync(row).sync.phase
+                raise Unavailable(f"this replica is {phase}: read from another one", retry_delay_ms=500)
             yield txn, env
 
     @contextmanager
@@ -62,7 +73,7 @@ class LmdbReads:
 
     def get(self, key: bytes) -> Record | None:
         with self._reading() as (txn, env):
-            if self.identity.mode is not Mode.COMPACT:
+            if not self.is_compact:
                 raise WrongMode("getting by key needs a topic of mode 'compact': this one is a log")
             return reader.find_record(txn, env.tables, key)
 
@@ -85,9 +96,22 @@ class LmdbReads:
             rows = reader.pinned_rows(txn, env.tables, after_seq, pin)
             return reader.read_slice(rows, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
 
-    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables:
+    def read_catch_up(
+        self, after_seq: int, *, start_seq: int, bytes_max: int, all_retained: bool = False
+    ) -> CatchUpPiece:
+        from_seq = 0 if all_retained else start_seq
         with self._reading() as (txn, env):
-            return catch_up.read_tables(txn, env, start_seq)
+            return catch_up.read_piece(txn, env, after_seq, retained_from_seq=from_seq, bytes_max=bytes_max)
+
+    def find_diverged(self, after_seq: int, *, rows_max: int) -> tuple[bytes, ...] | None:
+        with self._reading() as (txn, env):
+            if not self.is_compact:
+                return ()
+            return rollback.find_diverged(txn, env, after_seq, rows_max=rows_max)
+
+    def find_restorable(self, keys: Sequence[bytes], through_seq: int, *, bytes_max: int) -> Restorable:
+        with self._reading() as (txn, env):
+            return rollback.find_restorable(txn, env, keys, through_seq, bytes_max=bytes_max)
 
     def find_mark(self, consumer: str) -> Mark | None:
         table_key = consumer.encode()
@@ -100,10 +124,10 @@ class LmdbReads:
             return [(key.decode(), unpack_mark(key, row)) for key, row in txn.cursor(env.tables.marks)]
 
     def find_pin(self, pin_id: str) -> Pin | None:
-        return self._pins.get(pin_id)
+        return self.place.pins.get(pin_id)
 
     def list_pins(self) -> list[Pin]:
-        return [pin for _, pin in sorted(self._pins.items())]
+        return [pin for _, pin in sorted(self.place.pins.items())]
 
     def find_producer(self, producer_id: bytes) -> ProducerRow | None:
         with self._reading() as (txn, env):
@@ -149,7 +173,7 @@ class LmdbReads:
         return Usage(
             messages=row.log[0],
             message_bytes=row.log[1],
-            pins=sum(pin.is_alive for pin in self._pins.values()),
+            pins=sum(pin.is_alive for pin in self.place.pins.values()),
             retained=row.retained[0],
             retained_bytes=row.retained[1],
             map_bytes=env.map_bytes,
@@ -159,5 +183,5 @@ class LmdbReads:
         )
 
     def dump(self) -> Iterator[tuple[str, object]]:
-        with self._reading() as (txn, env):
-            yield from dump.dump_rows(txn, env, self._state)
+        with self._reading_any() as (txn, env):
+            yield from dump.dump_rows(txn, env, read_meta(txn, env))

@@ -3,22 +3,18 @@
 One thread writes and replaces `state` after each durable commit; readers see the environment's committed
 state in short transactions. An error of a commit leaves the outcome open: the store then refuses writes until
 `reopen` has read back what the disk holds.
+
+The store stands in one place, an environment of its directory. It moves to another when a compacted or a full copy of
+it is ready; while a full copy is filled, the store stands there already, not ready, and keeps the place it came from.
 """
 
-import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kayos.errors import (
-    DamagedStore,
-    FailedPrecondition,
-    Gap,
-    StaleEpoch,
-    Unavailable,
-    WriteUnknown,
-)
+from kayos.errors import DamagedStore, FailedPrecondition, Unavailable, WriteUnknown
 from kayos.files import fsync_path
 from kayos.limits import (
     COMPACT_FREE_BYTES_MIN,
@@ -28,47 +24,25 @@ from kayos.limits import (
     MAP_BYTES_DEFAULT,
     STORE_FULL_FRACTION,
 )
-from kayos.model.pin import Pin
-from kayos.model.snapshot import LogSlice
-from kayos.model.takeover import TakeoverRow
+from kayos.model.catch_up import CatchUpPiece, Rollback
+from kayos.model.sync import SyncPhase, SyncState
+from kayos.model.takeover import TakeoverRow, TakeoverTable
 from kayos.model.write import Batch, Request
 from kayos.storage import catch_up, generation
-from kayos.storage.batch import append_records, check_batch
+from kayos.storage.batch import append_runs, find_new, read_batches
 from kayos.storage.changes import Changes
-from kayos.storage.compaction import Compaction
 from kayos.storage.environment import Environment
-from kayos.storage.interface import (
-    CatchUpTables,
-    CommitResult,
-    Identity,
-    StoreState,
-    SyncPhase,
-    SyncState,
-    ignore_batch,
-)
-from kayos.storage.layout import (
-    FORMAT_VERSION,
-    IDENTITY,
-    STATE,
-    SYNC,
-    TAKEOVER,
-    StateRow,
-    Sums,
-    pack_identity,
-    pack_sync,
-    pack_takeover,
-    unpack_pin,
-)
+from kayos.storage.interface import CommitResult, Identity, ignore_batch
+from kayos.storage.layout import StateRow, SyncRow
 from kayos.storage.lmdb_reads import LmdbReads
-from kayos.storage.meta import read_meta
+from kayos.storage.place import Place, create_environment, load_place
+from kayos.storage.rollback import apply_rollback, check_rollback
 from kayos.storage.room import DiskRoom, find_disk_room
 from kayos.storage.sequencer import Sequencer
 from kayos.storage.sweep import Sweep
 from kayos.storage.transaction import Transaction
 from kayos.storage.verify import verify_before_use
 from kayos.storage.witness import Witness
-
-_INCARNATION_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +62,14 @@ class LmdbStore(LmdbReads):
         self.directory = directory
         self.identity = identity
         self.options = options
-        self.generation = 0
+        # How often the log was changed by something else than an append: a compaction that began before is void.
+        self.rollbacks = 0
         self._needs_reopen = False
-        self._known_transaction = 0
         self._sweep = Sweep()
         self._witness: Witness | None = None
-        self.env: Environment
-        self._state: StoreState
-        self._sums: tuple[Sums, Sums]
-        self._pins: dict[str, Pin]
+        self.place: Place
+        # Where the store stood before a copy was begun; a crash leaves it there.
+        self._left: Place | None = None
 
     @classmethod
     def open(cls, directory: Path, identity: Identity, options: StoreOptions | None = None) -> "LmdbStore":
@@ -105,22 +78,33 @@ class LmdbStore(LmdbReads):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         witness = store._witness = Witness(directory / "witness")
         try:
-            store._open_current()
+            store._open_current(verify=store.options.verify)
         except BaseException:
             witness.close()
             raise
         return store
 
-    def _open_current(self) -> None:
-        self.generation = generation.read_current(self.directory)
-        if not self.generation:
+    @property
+    def generation(self) -> int:
+        return self.place.generation
+
+    def _open_current(self, *, verify: bool) -> None:
+        number = generation.read_current(self.directory)
+        if not number:
             self._check_never_used()
-            self._create()
-        generation.remove_others(self.directory, self.generation)
-        path = generation.environment_path(self.directory, self.generation)
-        if self.options.verify:
+            number = self._create()
+        generation.remove_others(self.directory, number)
+        path = generation.environment_path(self.directory, number)
+        if verify:
             verify_before_use(path, self.options.map_bytes)
-        self._use(Environment(path, self.options.map_bytes))
+        env = Environment(path, self.options.map_bytes)
+        try:
+            place = load_place(env, number, self.identity)
+            self._check_witness(place)
+        except BaseException:
+            env.close()
+            raise
+        self._stand_in(place)
 
     def _check_never_used(self) -> None:
         """A crash during the creation leaves an environment that nothing was ever written to, and a blank
@@ -131,83 +115,32 @@ class LmdbStore(LmdbReads):
                 "restore the directory from another copy"
             )
 
-    def _create(self) -> None:
+    def _create(self) -> int:
         """Prepare the first generation whole before it is named, so that a crash leaves none or all."""
         generation.remove_others(self.directory, 0)
-        self.generation = 1
-        env = Environment(generation.environment_path(self.directory, 1), self.options.map_bytes)
-        with env.writing() as txn:
-            txn.put(IDENTITY, pack_identity(self.identity), db=env.tables.meta)
-            txn.put(STATE, StateRow().pack(), db=env.tables.meta)
-        env.close()
+        path = generation.environment_path(self.directory, 1)
+        create_environment(path, self.options.map_bytes, self.identity, StateRow()).close()
         # Every name on the way to the data must be as durable as the data.
-        fsync_path(env.directory)
         fsync_path(self.directory.parent)
-        generation.write_current(self.directory, self.generation)
+        generation.write_current(self.directory, 1)
+        return 1
 
-    def _use(self, env: Environment) -> None:
-        try:
-            self._load(env)
-            self._check_witness(env)
-        except BaseException:
-            env.close()
-            raise
-        self.env = env
+    def _stand_in(self, place: Place) -> None:
+        self.place = place
         self._needs_reopen = False
         self._sweep = Sweep()
         self._note_commit()
 
-    def copy_to(self, number: int) -> "LmdbStore":
-        """A compact copy of the committed state as another generation; nothing of it is witnessed yet."""
-        path = generation.environment_path(self.directory, number)
-        with self._reading_any() as (txn, env):
-            env.copy_into(path, txn)
-        copy = LmdbStore(self.directory, self.identity, self.options)
-        copy.generation = number
-        copy.env = Environment(path, self.options.map_bytes)
-        copy._load(copy.env)
-        return copy
-
     def _note_commit(self) -> None:
-        self._known_transaction = self.env.last_transaction
-        if self._witness is not None:
-            self._witness.note(generation=self.generation, transaction=self._known_transaction)
+        """A copy beside the store is not witnessed: a crash goes back to where the store stood before."""
+        if self._witness is not None and self._left is None:
+            self._witness.note(generation=self.generation, transaction=self.place.known_transaction)
 
-    def _load(self, env: Environment) -> None:
-        with env.reading() as txn:
-            meta = read_meta(txn, env)
-            pins = {key.decode(): unpack_pin(key, row) for key, row in txn.cursor(env.tables.pins)}
-        if meta.format_version != FORMAT_VERSION:
-            raise FailedPrecondition(
-                f"{env.directory} has format {meta.format_version}, this Kayos reads {FORMAT_VERSION}: "
-                "use a version that matches"
-            )
-        if meta.identity != self.identity:
-            raise FailedPrecondition(
-                f"{env.directory} belongs to topic {meta.identity.topic_id} shard {meta.identity.shard} "
-                f"({meta.identity.mode}), not to {self.identity.topic_id} shard {self.identity.shard} "
-                f"({self.identity.mode}): give each shard its own directory back"
-            )
-        row = meta.state
-        self._state = StoreState(
-            identity=meta.identity,
-            incarnation=os.urandom(_INCARNATION_BYTES),
-            high_seq=row.high_seq,
-            message_seq=row.message_seq,
-            last_timestamp_ms=row.last_timestamp_ms,
-            floors=row.floors,
-            takeover=meta.takeover,
-            epoch=row.epoch,
-            commit_point=row.commit_point,
-            sync=meta.sync,
-        )
-        self._sums, self._pins = (Sums(*row.log), Sums(*row.retained)), pins
-
-    def _check_witness(self, env: Environment) -> None:
+    def _check_witness(self, place: Place) -> None:
         noted = self._witness.read() if self._witness is not None else None
-        if noted is not None and noted[0] == self.generation and noted[1] > env.last_transaction:
+        if noted is not None and noted[0] == place.generation and noted[1] > place.known_transaction:
             raise DamagedStore(
-                f"{env.directory} is at transaction {env.last_transaction} but was at {noted[1]} before: "
+                f"{place.env.directory} is at transaction {place.known_transaction} but was at {noted[1]} before: "
                 "its newest commits are missing; restore it from another copy"
             )
 
@@ -216,24 +149,31 @@ class LmdbStore(LmdbReads):
     @contextmanager
     def changing(self) -> Iterator[Changes]:
         """One durable change: all of it, or none, or (WriteUnknown) the store must be reopened."""
+        pins = self.place.pins
+        with self._changing_in(self.place) as changes:
+            yield changes
+        if changes.pins != pins:
+            self._sweep.pins_changed(pins, changes.pins)
+        self._note_commit()
+
+    @contextmanager
+    def _changing_in(self, place: Place) -> Iterator[Changes]:
         if self._needs_reopen:
             raise Unavailable("the store is being reopened after a disk error: try again", retry_delay_ms=200)
         try:
-            with self.env.writing() as txn:
-                changes = Changes(self.env, txn, self._state, self._sums, self._pins)
+            with place.changing() as changes:
                 yield changes
-                changes.finish()
         except (WriteUnknown, DamagedStore):
             self._needs_reopen = True
             raise
-        if changes.pins != self._pins:
-            self._sweep.pins_changed(self._pins, changes.pins)
-        self._state, self._pins = changes.state, changes.pins
-        self._sums = (changes.log_sums, changes.retained_sums)
-        self._note_commit()
 
     def commit(
-        self, requests: Sequence[Request], *, now_ms: int, forward: Callable[[Batch], None] = ignore_batch
+        self,
+        requests: Sequence[Request],
+        *,
+        now_ms: int,
+        commit_point: int = 0,
+        forward: Callable[[Batch], None] = ignore_batch,
     ) -> CommitResult:
         self._check_ready_to_write()
         answers: tuple[object, ...] = ()
@@ -243,67 +183,133 @@ class LmdbStore(LmdbReads):
                 answers, batch = sequencer.sequence(requests)
                 if batch is None:
                     raise _NothingToWriteError
+                changes.raise_commit_point(commit_point)
                 forward(batch)
         except _NothingToWriteError:
             return CommitResult(answers, None)  # type: ignore[arg-type]
         return CommitResult(answers, batch)
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batches: Sequence[Batch], *, commit_point: int = 0) -> None:
         self._check_ready_to_write()
-        state = self._state
-        if batch.epoch < state.epoch:
-            raise StaleEpoch(
-                f"the batch is of epoch {batch.epoch}, this replica is at {state.epoch}", epoch=state.epoch
-            )
-        if batch.last_seq <= state.high_seq:
+        fresh = find_new(batches, self.state)
+        if not fresh:
             return
-        if batch.previous_seq != state.high_seq:
-            raise Gap(
-                f"the batch follows sequence {batch.previous_seq}, this replica is at {state.high_seq}",
-                high_seq=state.high_seq,
-                previous_seq=batch.previous_seq,
-            )
-        records = check_batch(batch)
+        runs = read_batches(fresh, is_compact=self.is_compact)
+        last = fresh[-1]
         with self.changing() as changes:
-            append_records(changes, records, batch.records)
-            changes.put_producers(batch.producers)
+            append_runs(changes, runs)
             changes.state = replace(
-                changes.state, high_seq=batch.last_seq, last_timestamp_ms=batch.timestamp_ms, epoch=batch.epoch
+                changes.state, high_seq=last.last_seq, last_timestamp_ms=last.timestamp_ms, epoch=last.epoch
             )
+            changes.raise_commit_point(commit_point)
 
     def take_over(self, row: TakeoverRow) -> None:
-        if row.start_seq != self._state.high_seq:
+        self._check_ready_to_write()
+        state = self.state
+        if row.start_seq != state.high_seq:
             raise FailedPrecondition(
-                f"a takeover row must start at the high sequence {self._state.high_seq}, not {row.start_seq}"
+                f"a takeover row must start at the high sequence {state.high_seq}, not {row.start_seq}"
             )
+        self._save_takeover(state.takeover.with_takeover(row), row.epoch)
+
+    def adopt_takeover(self, table: TakeoverTable, epoch: int) -> None:
+        self._check_ready_to_write()
+        if not catch_up.is_table_of(table, self.state.high_seq):
+            raise FailedPrecondition(
+                f"the takeover table is not sorted and unique, or runs ahead of this log's end, {self.state.high_seq}"
+            )
+        if table != self.state.takeover or epoch > self.state.epoch:
+            self._save_takeover(table, epoch)
+
+    def _save_takeover(self, table: TakeoverTable, epoch: int) -> None:
         with self.changing() as changes:
-            takeover = changes.state.takeover.with_takeover(row)
-            changes.txn.put(TAKEOVER, pack_takeover(takeover), db=changes.tables.meta)
-            changes.state = replace(changes.state, takeover=takeover, epoch=max(changes.state.epoch, row.epoch))
+            changes.state = replace(changes.state, takeover=table, epoch=max(changes.state.epoch, epoch))
 
     def save_epoch(self, epoch: int) -> None:
-        with self.changing() as changes:
-            changes.state = replace(changes.state, epoch=max(changes.state.epoch, epoch))
+        for place in self._places():
+            if epoch > place.state.epoch:
+                with self._changing_in(place) as changes:
+                    changes.state = replace(changes.state, epoch=epoch)
+        self._note_commit()
 
     def save_commit_point(self, commit_point: int) -> None:
-        with self.changing() as changes:
-            changes.state = replace(changes.state, commit_point=max(changes.state.commit_point, commit_point))
+        for place in self._places():
+            if commit_point > place.state.commit_point:
+                with self._changing_in(place) as changes:
+                    changes.raise_commit_point(commit_point)
+        self._note_commit()
 
-    def save_sync(self, sync: SyncState) -> None:
-        with self.changing() as changes:
-            changes.txn.put(SYNC, pack_sync(sync), db=changes.tables.meta)
-            changes.state = replace(changes.state, sync=sync)
+    def _places(self) -> list[Place]:
+        """While a copy is filled, what a crash leaves must know of epoch and commit point, too."""
+        return [self.place] if self._left is None else [self._left, self.place]
 
-    def apply_catch_up(self, piece: LogSlice) -> None:
+    def apply_catch_up(self, piece: CatchUpPiece) -> None:
         with self.changing() as changes:
             catch_up.apply_piece(changes, piece)
+        if self._left is not None and piece.tables is not None:
+            self.move_to(self.place)
 
-    def finish_catch_up(self, tables: CatchUpTables) -> None:
+    def roll_back(self, rollback: Rollback) -> None:
+        self._check_ready()
+        check_rollback(self.state, rollback)
         with self.changing() as changes:
-            catch_up.apply_tables(changes, tables)
+            apply_rollback(changes, rollback)
+        self.rollbacks += 1
+
+    # Other places
+
+    def begin_copy(self, *, is_clone: bool = False) -> None:
+        self.cancel_copy()
+        left = self.place
+        # The next generation is a compaction's, which may be on its way.
+        number = left.generation + 2
+        path = generation.environment_path(self.directory, number)
+        shutil.rmtree(path, ignore_errors=True)
+        if is_clone:
+            place = self.copy_to(number).place
+        else:
+            row = StateRow(epoch=left.state.epoch, commit_point=left.state.commit_point)
+            sync = SyncRow(SyncState(SyncPhase.CATCHING_UP))
+            env = create_environment(path, self.options.map_bytes, self.identity, row, sync)
+            place = load_place(env, number, self.identity)
+        place.state = replace(place.state, incarnation=left.state.incarnation, is_copying=True)
+        self._left = left
+        self._stand_in(place)
+
+    def cancel_copy(self) -> None:
+        if self._left is None:
+            return
+        place, left = self.place, self._left
+        self._left = None
+        self._stand_in(left)
+        place.env.close()
+        shutil.rmtree(place.env.directory, ignore_errors=True)
+
+    def copy_to(self, number: int) -> "LmdbStore":
+        """A compact copy of the committed state as another generation; nothing of it is witnessed yet."""
+        path = generation.environment_path(self.directory, number)
+        with self._reading_any() as (txn, env):
+            env.copy_into(path, txn)
+        copy = LmdbStore(self.directory, self.identity, self.options)
+        copy._stand_in(load_place(Environment(path, self.options.map_bytes), number, self.identity))
+        return copy
+
+    def move_to(self, place: Place) -> None:
+        """Go on in a place that holds all that is needed (writer's thread), durably; readers of the old one finish."""
+        old = self._left or self.place
+        try:
+            generation.write_current(self.directory, place.generation)
+        except OSError as error:
+            self._needs_reopen = True
+            raise WriteUnknown("the switch to another file failed on the disk", retry_delay_ms=200) from error
+        place.state = replace(place.state, incarnation=old.state.incarnation, is_copying=False)
+        self._left = None
+        self._stand_in(place)
+        old.env.close()
+        generation.remove_others(self.directory, place.generation)
 
     def sweep_retained(self, rows_max: int) -> bool:
-        if not self._sums[1].count:
+        if not self.place.sums[1].count:
             return True
         if not self._sweep.is_done:
             with self.changing() as changes:
@@ -312,8 +318,14 @@ class LmdbStore(LmdbReads):
         return self._sweep.is_done
 
     def _check_ready_to_write(self) -> None:
-        if self._state.sync.phase is not SyncPhase.READY:
-            raise FailedPrecondition(f"this replica is {self._state.sync.phase}: it takes no writes until it is whole")
+        self._check_ready()
+        if self._left is not None:
+            raise FailedPrecondition("a copy of this replica is being filled: it takes no writes until that is whole")
+
+    def _check_ready(self) -> None:
+        sync = self.state.sync
+        if not sync.is_ready:
+            raise FailedPrecondition(f"this replica is {sync.phase}: it takes no writes until it is whole")
 
     def _is_nearly_full(self, txn: Transaction) -> bool:
         page_size = self.env.page_size
@@ -330,39 +342,28 @@ class LmdbStore(LmdbReads):
         )
 
     def reopen(self) -> None:
-        """After a disk error: read back what is there. What may not have reached the disk is written anew."""
-        known = self._known_transaction
+        """After a disk error: read back what is there. What may not have reached the disk is written anew, but for an
+        unfinished copy, which is dropped."""
+        self.cancel_copy()
+        known, number = self.place.known_transaction, self.generation
         self.env.close()
-        path = generation.environment_path(self.directory, self.generation)
-        verify_before_use(path, self.options.map_bytes)
-        self._use(Environment(path, self.options.map_bytes))
-        if self._known_transaction > known:
+        self._open_current(verify=True)
+        if self.place.known_transaction > known or self.generation != number:
             # The failed commit shows although its fsync failed: Linux may hold it in memory only, and a
             # second fsync would prove nothing. A fresh copy is fsynced for sure.
-            compaction = Compaction(self)
-            compaction.prepare()
-            compaction.swap()
+            self.move_to(self.copy_to(self.generation + 1).place)
 
     def wants_compaction(self) -> bool:
         usage = self.usage()
         enough = usage.free_bytes >= COMPACT_FREE_BYTES_MIN
         return enough and usage.free_bytes >= COMPACT_FREE_FRACTION * usage.file_bytes
 
-    def swap_environment(self, env: Environment, number: int) -> None:
-        """Go on in another environment of the same content (writer's thread); readers of the old one finish."""
-        old, self.generation = self.env, number
-        generation.write_current(self.directory, number)
-        incarnation = self._state.incarnation
-        self._use(env)
-        self._state = replace(self._state, incarnation=incarnation)
-        old.close()
-        generation.remove_others(self.directory, number)
-
     def check_readers(self) -> int:
         return self.env.check_readers()
 
     def close(self) -> None:
-        self.env.close()
+        for place in self._places():
+            place.env.close()
         if self._witness is not None:
             self._witness.close()
 

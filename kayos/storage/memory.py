@@ -2,67 +2,49 @@
 
 It answers call for call as `Store` says, and shares nothing with the LMDB store but the words of
 `kayos.model` and the control codec. `memory_tables` holds the rows and what records do to them,
-`memory_group` the head's sequencing; here are the doors, the readers and catch-up.
+`memory_group` the head's sequencing, `memory_reads` the readers; here are the writer's doors.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from kayos.errors import (
-    DamagedRecord,
-    FailedPrecondition,
-    Gap,
-    PinNotFound,
-    ResetRequired,
-    SnapshotExpired,
-    StaleEpoch,
-    Unavailable,
-    WrongMode,
-)
-from kayos.model.mark import Mark
-from kayos.model.pin import Pin
-from kayos.model.producer import ProducerRow
-from kayos.model.record import Kind, Record, record_seq, verify_and_decode
-from kayos.model.snapshot import LogSlice
-from kayos.model.takeover import TakeoverRow
+from kayos.errors import DamagedRecord, FailedPrecondition, Gap, InvalidArgument, ResetRequired, StaleEpoch
+from kayos.model.catch_up import CatchUpPiece, CatchUpTables, Rollback
+from kayos.model.record import Kind, is_sound, record_seq, verify_and_decode
+from kayos.model.sync import READY, SyncPhase, SyncState
+from kayos.model.takeover import TakeoverRow, TakeoverTable
 from kayos.model.topic import Mode
 from kayos.model.write import Batch, Request
 from kayos.storage.control_codec import decode_control
-from kayos.storage.interface import (
-    CatchUpTables,
-    CommitResult,
-    Identity,
-    StoreState,
-    SyncPhase,
-    SyncState,
-    Usage,
-    ignore_batch,
-)
+from kayos.storage.interface import CommitResult, Identity, StoreState, ignore_batch
 from kayos.storage.memory_group import Group, state_after
+from kayos.storage.memory_reads import MemoryReads
 from kayos.storage.memory_tables import Row, Tables, merge_floors
 
 
-class MemoryStore:
+class MemoryStore(MemoryReads):
     def __init__(self, identity: Identity, incarnation: bytes = b"") -> None:
         self._state = StoreState(identity, incarnation)
         self._tables = Tables(identity.mode)
+        # The store itself while a copy is filled beside it.
+        self._left: tuple[StoreState, Tables] | None = None
 
     def copy(self) -> "MemoryStore":
-        """An independent store with the same content; rows are shared, since they never change."""
+        """An independent store with what a crash would leave; rows are shared, since they never change."""
         twin = MemoryStore(self._state.identity)
-        twin._state = self._state
-        twin._tables = self._tables.copy()
+        state, tables = self._left or (self._state, self._tables)
+        twin._state, twin._tables = state, tables.copy()
         return twin
-
-    @property
-    def state(self) -> StoreState:
-        return self._state
 
     # Writing
 
     def commit(
-        self, requests: Sequence[Request], *, now_ms: int, forward: Callable[[Batch], None] = ignore_batch
+        self,
+        requests: Sequence[Request],
+        *,
+        now_ms: int,
+        commit_point: int = 0,
+        forward: Callable[[Batch], None] = ignore_batch,
     ) -> CommitResult:
         self._check_writable()
         group = Group(self._tables, self._state, now_ms)
@@ -71,88 +53,133 @@ class MemoryStore:
         if batch is not None:
             forward(batch)
             self._state = state_after(self._state, self._tables, batch, group.written)
+            self._raise_commit_point(commit_point)
         return CommitResult(answers, batch)
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batches: Sequence[Batch], *, commit_point: int = 0) -> None:
         self._check_writable()
-        if batch.epoch < self._state.epoch:
-            raise StaleEpoch(f"epoch {self._state.epoch} is current, not {batch.epoch}", epoch=self._state.epoch)
-        if batch.last_seq <= self._state.high_seq:
-            return
-        if batch.previous_seq != self._state.high_seq:
-            raise Gap(
-                f"the batch follows {batch.previous_seq}, this replica is at {self._state.high_seq}",
-                high_seq=self._state.high_seq,
-                previous_seq=batch.previous_seq,
-            )
-        rows = verify_rows(batch.records, after_seq=batch.previous_seq, through_seq=batch.last_seq)
-        for row in rows:
-            self._tables.append(row)
-        for producer in batch.producers:
-            self._tables.producers[producer.producer_id] = producer
-        self._state = state_after(self._state, self._tables, batch, rows)
+        high_seq, epoch = self._state.high_seq, self._state.epoch
+        fresh: list[tuple[Batch, list[Row]]] = []
+        for batch in batches:
+            if batch.epoch < epoch:
+                raise StaleEpoch(f"epoch {epoch} is current, not {batch.epoch}", epoch=epoch)
+            if batch.last_seq <= high_seq:
+                continue
+            if batch.previous_seq != high_seq:
+                raise Gap(
+                    f"the batch follows {batch.previous_seq}, this replica is at {high_seq}",
+                    high_seq=self._state.high_seq,
+                    previous_seq=batch.previous_seq,
+                )
+            high_seq, epoch = batch.last_seq, batch.epoch
+            fresh.append((batch, []))
+        for batch, rows in fresh:
+            rows += verify_rows(batch.records, after_seq=batch.previous_seq, through_seq=batch.last_seq)
+        for batch, rows in fresh:
+            for row in rows:
+                self._tables.append(row)
+            for producer in batch.producers:
+                self._tables.producers[producer.producer_id] = producer
+            self._state = state_after(self._state, self._tables, batch, rows)
+        if fresh:
+            self._raise_commit_point(commit_point)
 
     def take_over(self, row: TakeoverRow) -> None:
         self._check_writable()
         if row.start_seq != self._state.high_seq:
             raise FailedPrecondition(f"a takeover starts at {self._state.high_seq}, not at {row.start_seq}")
-        takeover = self._state.takeover.with_takeover(row)
-        self._state = replace(self._state, takeover=takeover, epoch=max(self._state.epoch, row.epoch))
+        self.adopt_takeover(self._state.takeover.with_takeover(row), row.epoch)
+
+    def adopt_takeover(self, table: TakeoverTable, epoch: int) -> None:
+        self._check_writable()
+        check_takeover(table, self._state.high_seq)
+        self._state = replace(self._state, takeover=table, epoch=max(self._state.epoch, epoch))
 
     def save_epoch(self, epoch: int) -> None:
         self._state = replace(self._state, epoch=max(self._state.epoch, epoch))
+        if self._left is not None:
+            state, tables = self._left
+            self._left = replace(state, epoch=max(state.epoch, epoch)), tables
 
     def save_commit_point(self, commit_point: int) -> None:
-        self._state = replace(self._state, commit_point=max(self._state.commit_point, commit_point))
+        self._raise_commit_point(commit_point)
+        if self._left is not None:
+            state, tables = self._left
+            self._left = replace(state, commit_point=max(state.commit_point, commit_point)), tables
 
-    def save_sync(self, sync: SyncState) -> None:
-        self._state = replace(self._state, sync=sync)
+    def _raise_commit_point(self, commit_point: int) -> None:
+        self._state = replace(self._state, commit_point=max(self._state.commit_point, commit_point))
 
     def sweep_retained(self, rows_max: int) -> bool:
         """Nothing to do: a retained row goes with the last pin that needs it."""
         return True
 
+    def close(self) -> None:
+        """Memory needs no closing."""
+
+    def _check_writable(self) -> None:
+        self._check_ready()
+        if self._left is not None:
+            raise FailedPrecondition("a copy is being filled: no writes until it is whole")
+
+    def _check_ready(self) -> None:
+        if not self._state.sync.is_ready:
+            raise FailedPrecondition(f"the replica is not whole ({self._state.sync.phase}): it takes no writes")
+
     # Catching up
 
-    def apply_catch_up(self, piece: LogSlice) -> None:
-        sync = self._state.sync
-        if sync.phase is SyncPhase.ROLLING_BACK:
-            raise FailedPrecondition("the replica is rolling back: finish that first")
-        is_first = sync.phase is SyncPhase.READY
-        reached = self._state.high_seq if is_first else sync.through_seq
-        if piece.after_seq != reached:
+    def apply_catch_up(self, piece: CatchUpPiece) -> None:
+        sync, slice_ = self._state.sync, piece.slice
+        reached = self._state.high_seq if sync.is_ready else sync.through_seq
+        if slice_.after_seq != reached:
             raise Gap(
-                f"the slice follows {piece.after_seq}, this replica is at {reached}",
+                f"the slice follows {slice_.after_seq}, this replica is at {reached}",
                 high_seq=reached,
-                previous_seq=piece.after_seq,
+                previous_seq=slice_.after_seq,
             )
-        for row in verify_rows(piece.records, after_seq=piece.after_seq, through_seq=piece.through_seq):
+        after = SyncState(
+            SyncPhase.CATCHING_UP,
+            start_seq=reached if sync.is_ready else sync.start_seq,
+            through_seq=slice_.through_seq,
+            end_seq=slice_.end_seq,
+            first_end_seq=slice_.end_seq if sync.is_ready or not sync.first_end_seq else sync.first_end_seq,
+            source_history=piece.history_id,
+        )
+        if piece.tables is not None:
+            self._check_tables(piece.tables, after)
+        rows = verify_rows(slice_.records, after_seq=slice_.after_seq, through_seq=slice_.through_seq)
+        if any(row.record.kind == Kind.CONTROL for row in rows):
+            raise DamagedRecord("a control is no row of a log")
+        for row in rows:
             older = self._tables.find_row(row.record.key)
             if older is not None:
                 self._tables.remove(older, replaced_by=None)
             self._tables.insert(row)
-        start_seq = reached if is_first else sync.start_seq
-        first_end_seq = piece.end_seq if is_first else sync.first_end_seq
-        self.save_sync(SyncState(SyncPhase.CATCHING_UP, start_seq, piece.through_seq, piece.end_seq, first_end_seq))
+        self._state = replace(self._state, sync=after)
+        if piece.tables is not None:
+            self._finish_catch_up(piece.tables)
 
-    def finish_catch_up(self, tables: CatchUpTables) -> None:
-        sync = self._state.sync
-        if sync.phase is not SyncPhase.CATCHING_UP or sync.start_seq != tables.start_seq:
-            raise FailedPrecondition(f"no catch-up from {tables.start_seq} is under way")
-        if sync.through_seq != tables.end_seq:
-            raise Gap(
-                f"the tables are those of {tables.end_seq}, the slices reached {sync.through_seq}",
-                high_seq=sync.through_seq,
-                previous_seq=tables.end_seq,
-            )
+    def _check_tables(self, tables: CatchUpTables, sync: SyncState) -> None:
+        if tables.end_seq != sync.end_seq or tables.end_seq != sync.through_seq:
+            raise FailedPrecondition(f"the tables are those of {tables.end_seq}, the slices reached {sync.through_seq}")
+        check_takeover(tables.takeover, tables.end_seq)
+        for row in tables.retained:
+            if not is_sound(row.record) or row.replaced_by <= record_seq(row.record):
+                raise DamagedRecord("a retained row is damaged")
+        if tables.retained_from_seq > (0 if self._state.lacks_retained else sync.start_seq):
+            raise FailedPrecondition(f"retained rows are missing up to {tables.retained_from_seq}")
         if sync.misses_deletes(tables.floors.purge_seq):
             raise ResetRequired("deletes were purged meanwhile: start from 0", purge_seq=tables.floors.purge_seq)
+
+    def _finish_catch_up(self, tables: CatchUpTables) -> None:
         mine = self._tables
         mine.remove_below(tables.floors, replaced_by=None)
         mine.floors = merge_floors(mine.floors, tables.floors)
         mine.marks = dict(tables.marks)
         mine.producers = {row.producer_id: row for row in tables.producers}
         mine.pins = {pin.pin_id: pin for pin in tables.pins}
+        if not tables.retained_from_seq:
+            mine.retained = {}
         mine.retained |= {record_seq(row.record): row for row in tables.retained}
         mine.drop_unneeded_retained()
         self._state = replace(
@@ -163,157 +190,80 @@ class MemoryStore:
             floors=mine.floors,
             takeover=tables.takeover,
             epoch=max(self._state.epoch, tables.epoch),
-            sync=SyncState(),
+            sync=READY,
+            lacks_retained=False,
+            is_copying=False,
+        )
+        self._left = None
+
+    # Going back
+
+    def roll_back(self, rollback: Rollback) -> None:
+        self._check_ready()
+        state, tables, to_seq = self._state, self._tables, rollback.to_seq
+        if to_seq >= state.high_seq or to_seq < state.commit_point or to_seq < state.floors.removal_seq:
+            raise FailedPrecondition(f"the log ends at {state.high_seq} and cannot be taken back to {to_seq}")
+        restored = self._verify_restored(rollback)
+        for row in [row for row in tables.log.values() if row.record.seq > to_seq]:
+            tables.remove(row, replaced_by=None)
+        for row in restored:
+            tables.restore(row)
+        tables.retained, tables.marks, tables.producers, tables.pins = {}, {}, {}, {}
+        end_seq = max(to_seq, rollback.end_seq)
+        self._state = replace(
+            state,
+            high_seq=to_seq,
+            message_seq=tables.order[-1] if tables.order else 0,
+            takeover=TakeoverTable(tuple(row for row in state.takeover.rows if row.start_seq < to_seq)),
+            sync=SyncState(SyncPhase.CATCHING_UP, to_seq, to_seq, end_seq, end_seq, rollback.history_id),
+            lacks_retained=True,
         )
 
-    # Reading
+    def _verify_restored(self, rollback: Rollback) -> list[Row]:
+        tables, restored = self._tables, []
+        taken_keys = {row.record.key for seq, row in tables.log.items() if seq <= rollback.to_seq}
+        taken_seqs = set(tables.log)
+        for stored in rollback.records:
+            record = verify_and_decode(stored)
+            if record.kind not in (Kind.PUT, Kind.DELETE):
+                raise DamagedRecord(f"the record at {record.seq} is no message", seq=record.seq)
+            if tables.mode is not Mode.COMPACT or not record.key or not 0 < record.seq <= rollback.to_seq:
+                raise FailedPrecondition(f"the record at {record.seq} cannot be restored")
+            if record.key in taken_keys or record.seq in taken_seqs:
+                raise FailedPrecondition(f"the place of the record at {record.seq} is taken")
+            taken_keys.add(record.key)
+            taken_seqs.add(record.seq)
+            restored.append(Row(stored, record))
+        return restored
 
-    def get(self, key: bytes) -> Record | None:
-        self._check_readable()
-        if self._tables.mode is not Mode.COMPACT:
-            raise WrongMode("reading by key needs a topic of mode 'compact'")
-        row = self._tables.find_row(key)
-        return None if row is None else row.record
+    # Copying
 
-    def read_log(
-        self, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
-    ) -> LogSlice:
-        self._check_readable()
-        high_seq = self._state.high_seq
-        end = high_seq if end_seq is None else min(end_seq, high_seq)
-        records = (self._tables.log[seq].stored for seq in self._seqs_between(after_seq, end))
-        return cut_slice(records, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
-
-    def read_pin(
-        self, pin_id: str, after_seq: int, *, bytes_max: int, end_seq: int | None = None, tombstones: bool = True
-    ) -> LogSlice:
-        self._check_readable()
-        pin = self._tables.pins.get(pin_id)
-        if pin is None:
-            raise PinNotFound(f"pin {pin_id!r} does not exist")
-        if not pin.is_alive:
-            raise SnapshotExpired(f"pin {pin_id!r} ended: {pin.ended}")
-        end = pin.seq if end_seq is None else min(end_seq, pin.seq)
-        rows = {seq: self._tables.log[seq].stored for seq in self._seqs_between(after_seq, end)}
-        for seq, retained in self._tables.retained.items():
-            if after_seq < seq <= end and pin.seq < retained.replaced_by:
-                rows[seq] = retained.record
-        records = (rows[seq] for seq in sorted(rows))
-        return cut_slice(records, after_seq=after_seq, end_seq=end, bytes_max=bytes_max, tombstones=tombstones)
-
-    def read_catch_up_tables(self, start_seq: int) -> CatchUpTables:
-        self._check_readable()
-        state, tables = self._state, self._tables
-        return CatchUpTables(
-            start_seq=start_seq,
-            end_seq=state.high_seq,
-            message_seq=state.message_seq,
-            last_timestamp_ms=state.last_timestamp_ms,
+    def begin_copy(self, *, is_clone: bool = False) -> None:
+        self.cancel_copy()
+        self._left = self._state, self._tables
+        state = self._state
+        if is_clone:
+            self._state, self._tables = replace(state, is_copying=True), self._tables.copy()
+            return
+        self._state = StoreState(
+            state.identity,
+            state.incarnation,
             epoch=state.epoch,
-            floors=state.floors,
-            takeover=state.takeover,
-            marks=tuple(sorted(tables.marks.items())),
-            producers=tuple(tables.producers[key] for key in sorted(tables.producers)),
-            pins=tuple(tables.pins[key] for key in sorted(tables.pins)),
-            retained=tuple(row for _, row in sorted(tables.retained.items()) if row.replaced_by > start_seq),
+            commit_point=state.commit_point,
+            sync=SyncState(SyncPhase.CATCHING_UP),
+            is_copying=True,
         )
+        self._tables = Tables(state.identity.mode)
 
-    def find_mark(self, consumer: str) -> Mark | None:
-        return self._tables.marks.get(consumer)
+    def cancel_copy(self) -> None:
+        if self._left is not None:
+            self._state, self._tables = self._left
+            self._left = None
 
-    def list_marks(self) -> list[tuple[str, Mark]]:
-        return sorted(self._tables.marks.items())
 
-    def find_pin(self, pin_id: str) -> Pin | None:
-        return self._tables.pins.get(pin_id)
-
-    def list_pins(self) -> list[Pin]:
-        return [self._tables.pins[key] for key in sorted(self._tables.pins)]
-
-    def find_producer(self, producer_id: bytes) -> ProducerRow | None:
-        return self._tables.producers.get(producer_id)
-
-    def find_seq_before_time(self, timestamp_ms: int) -> int:
-        for seq, row in self._tables.log.items():
-            if row.record.timestamp_ms >= timestamp_ms:
-                return seq - 1
-        return self._state.high_seq
-
-    def find_expired(self, now_ms: int, rows_max: int) -> tuple[int, int] | None:
-        records = (row.record for row in self._tables.log.values())
-        expired = sorted((r.expires_at_ms, r.seq) for r in records if 0 < r.expires_at_ms <= now_ms)[:rows_max]
-        return expired[-1] if expired else None
-
-    def find_purgeable(self, before_seq: int, rows_max: int) -> int:
-        if self._tables.mode is not Mode.COMPACT:
-            return 0
-        records = (row.record for row in self._tables.log.values())
-        tombstones = [r.seq for r in records if r.kind == Kind.DELETE and r.seq <= before_seq][:rows_max]
-        return tombstones[-1] if tombstones else 0
-
-    def usage(self) -> Usage:
-        tables = self._tables
-        return Usage(
-            messages=len(tables.log),
-            message_bytes=sum(len(row.stored) for row in tables.log.values()),
-            keys=len(tables.keys),
-            tombstones=self._count_tombstones(),
-            retained=len(tables.retained),
-            retained_bytes=sum(len(row.record) for row in tables.retained.values()),
-            marks=len(tables.marks),
-            producers=len(tables.producers),
-            pins=len(tables.living_pins()),
-        )
-
-    def _count_tombstones(self) -> int:
-        """Only mode `compact` has them: in a log a delete is one message among others."""
-        if self._tables.mode is not Mode.COMPACT:
-            return 0
-        return sum(row.record.kind == Kind.DELETE for row in self._tables.log.values())
-
-    def dump(self) -> Iterator[tuple[str, object]]:
-        state, tables = self._state, self._tables
-        yield (
-            "state",
-            (
-                state.identity,
-                state.high_seq,
-                state.message_seq,
-                state.last_timestamp_ms,
-                state.floors,
-                state.takeover,
-                state.epoch,
-            ),
-        )
-        for row in tables.log.values():
-            yield "log", row.stored
-        for key in sorted(tables.keys):
-            seq = tables.keys[key]
-            yield "key", (key, seq, tables.log[seq].record.kind)
-        for mark in sorted(tables.marks.items()):
-            yield "mark", mark
-        for producer_id in sorted(tables.producers):
-            yield "producer", tables.producers[producer_id]
-        for pin_id in sorted(tables.pins):
-            yield "pin", tables.pins[pin_id]
-        for seq in sorted(tables.retained):
-            retained = tables.retained[seq]
-            yield "retained", (seq, retained.replaced_by, retained.record)
-
-    def close(self) -> None:
-        """Memory needs no closing."""
-
-    def _seqs_between(self, after_seq: int, end_seq: int) -> Iterator[int]:
-        order = self._tables.order
-        return (order[at] for at in range(bisect_right(order, after_seq), bisect_right(order, end_seq)))
-
-    def _check_writable(self) -> None:
-        if self._state.sync.phase is not SyncPhase.READY:
-            raise FailedPrecondition(f"the replica is not whole ({self._state.sync.phase}): it takes no writes")
-
-    def _check_readable(self) -> None:
-        if self._state.sync.phase is not SyncPhase.READY:
-            raise Unavailable(f"the replica is not whole ({self._state.sync.phase}): read elsewhere, or later")
+def check_takeover(table: TakeoverTable, high_seq: int) -> None:
+    if not table.is_sound() or any(row.start_seq > high_seq for row in table.rows):
+        raise FailedPrecondition(f"the takeover table is not that of a log that ends at {high_seq}")
 
 
 def verify_rows(records: Iterable[bytes], *, after_seq: int, through_seq: int) -> list[Row]:
@@ -321,24 +271,18 @@ def verify_rows(records: Iterable[bytes], *, after_seq: int, through_seq: int) -
     rows = []
     previous_seq = after_seq
     for stored in records:
-        record = verify_and_decode(stored)
+        try:
+            record = verify_and_decode(stored)
+        except InvalidArgument as error:
+            raise DamagedRecord("a record does not decode") from error
         if not previous_seq < record.seq <= through_seq:
-            raise DamagedRecord(f"sequence {record.seq} stands between {previous_seq} and {through_seq}")
+            raise DamagedRecord(
+                f"sequence {record.seq} stands between {previous_seq} and {through_seq}", seq=record.seq
+            )
+        if record.kind not in (Kind.PUT, Kind.DELETE, Kind.CONTROL):
+            raise DamagedRecord(f"kind {record.kind} is not known", seq=record.seq)
         if record.kind == Kind.CONTROL:
             decode_control(record.value)
         previous_seq = record.seq
         rows.append(Row(stored, record))
     return rows
-
-
-def cut_slice(records: Iterable[bytes], *, after_seq: int, end_seq: int, bytes_max: int, tombstones: bool) -> LogSlice:
-    """As many records as fit, at least one; tombstones that are left out count, too."""
-    seen: list[bytes] = []
-    taken: list[bytes] = []
-    for stored in records:
-        if seen and sum(map(len, seen)) + len(stored) > bytes_max:
-            return LogSlice(after_seq, record_seq(seen[-1]), end_seq, complete=False, records=tuple(taken))
-        seen.append(stored)
-        if tombstones or verify_and_decode(stored).kind != Kind.DELETE:
-            taken.append(stored)
-    return LogSlice(after_seq, end_seq, end_seq, complete=True, records=tuple(taken))

@@ -4,12 +4,13 @@ Every effect is here, once: the head's commit and a replica's apply both end in 
 what must be found is looked for among all rows, since the twin exists to be believed.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kayos.limits import ENDED_PINS_KEPT
+from kayos.model.catch_up import RetainedRow
 from kayos.model.control import (
     CommitMark,
     Control,
@@ -22,13 +23,13 @@ from kayos.model.control import (
     RenewPin,
     Trim,
 )
+from kayos.model.floors import Floors
 from kayos.model.mark import Mark
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerRow
 from kayos.model.record import Kind, Record
 from kayos.model.topic import Mode
 from kayos.storage.control_codec import decode_control
-from kayos.storage.interface import Floors, RetainedRow
 
 Removal = Purge | Trim | Expire
 
@@ -97,6 +98,14 @@ class Tables:
         self.order.append(record.seq)
         if self.mode is Mode.COMPACT and record.key:
             self.keys[record.key] = record.seq
+
+    def restore(self, row: Row) -> None:
+        """Put a row back below the log's end."""
+        record = row.record
+        self.log[record.seq] = row
+        self.log = dict(sorted(self.log.items()))
+        insort(self.order, record.seq)
+        self.keys[record.key] = record.seq
 
     def remove(self, row: Row, *, replaced_by: int | None) -> None:
         """Take a row out of the log; `replaced_by` None keeps nothing for pins."""

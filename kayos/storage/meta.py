@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 
 from kayos.errors import DamagedStore
+from kayos.model.sync import SyncState
 from kayos.model.takeover import TakeoverTable
 from kayos.storage.environment import Environment
-from kayos.storage.interface import Identity, SyncState
+from kayos.storage.interface import Identity
 from kayos.storage.layout import (
     IDENTITY,
     STATE,
     SYNC,
     TAKEOVER,
     StateRow,
+    SyncRow,
     unpack_identity,
     unpack_sync,
     unpack_takeover,
@@ -26,20 +28,23 @@ class Meta:
     state: StateRow
     takeover: TakeoverTable
     sync: SyncState
+    lacks_retained: bool
 
 
 def read_meta(txn: Transaction, env: Environment) -> Meta:
     """All of it, of one committed state; a store without identity or state is damaged."""
     table = env.tables.meta
     takeover = txn.get(TAKEOVER, db=table)
-    sync = txn.get(SYNC, db=table)
+    stored_sync = txn.get(SYNC, db=table)
+    sync = SyncRow() if stored_sync is None else unpack_sync(stored_sync)
     format_version, identity = unpack_identity(_read_row(txn, env, IDENTITY))
     return Meta(
         format_version=format_version,
         identity=identity,
         state=read_state_row(txn, env),
         takeover=TakeoverTable() if takeover is None else unpack_takeover(takeover),
-        sync=SyncState() if sync is None else unpack_sync(sync),
+        sync=sync.sync,
+        lacks_retained=sync.lacks_retained,
     )
 
 

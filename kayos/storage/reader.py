@@ -71,16 +71,25 @@ def _retained_rows(cursor: Cursor, pin: Pin) -> Iterator[tuple[bytes, bytes]]:
 
 
 def find_record(txn: Transaction, tables: Tables, key: bytes) -> Record | None:
+    stored = find_stored(txn, tables, key)
+    return None if stored is None else decode_record(stored)
+
+
+def find_stored(txn: Transaction, tables: Tables, key: bytes) -> bytes | None:
+    """The live record of a key in its stored form, verified."""
     row = txn.get(slot_of(key), db=tables.keys)
     if row is None:
         return None
-    record = read_record(txn, tables, row[:8])
+    stored = txn.get(row[:8], db=tables.log)
+    if stored is None:
+        raise damaged_row(row[:8])
+    record = decode_verified(row[:8], stored)
     if record.key != key:
         if slot_of(record.key) == slot_of(key):
             # Another long key with the same digest: as good as impossible, and then not this key.
             return None
         raise damaged_row(row[:8])
-    return record
+    return stored
 
 
 def read_record(txn: Transaction, tables: Tables, seq_key: bytes) -> Record:

@@ -5,7 +5,7 @@ request changes nothing. Messages gather in a run until a control record or the 
 only the last revision of a key is written, since no boundary can fall between them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kayos.errors import (
@@ -41,9 +41,9 @@ from kayos.model.control import (
 from kayos.model.producer import ProducerResult, ProducerRow, ProducerStamp
 from kayos.model.record import CHECKSUM, HEAD, Kind, checksum_of, encode_record
 from kayos.model.write import Batch, ControlRequest, Request, WriteRequest, WriteResult
-from kayos.storage.changes import Changes, MessageRow, live_kind
+from kayos.storage.changes import Changes, Special, live_kind
 from kayos.storage.control_codec import encode_control
-from kayos.storage.layout import PAIR, checksum_in, slot_of, unpack_mark, unpack_producer
+from kayos.storage.layout import PAIR, slot_of, unpack_mark, unpack_producer
 from kayos.storage.reader import read_record
 
 # seq, kind, value, packed headers, expires_at_ms
@@ -76,26 +76,31 @@ class Run:
             else:
                 unkeyed.append((key, pending))
 
-    def encode(self, timestamp_ms: int) -> list[MessageRow]:
-        """The rows to write, ascending by sequence."""
-        pack, pack_checksum, size_of = HEAD.pack, CHECKSUM.pack, len
-        rows: list[MessageRow] = []
-        for key, (seq, kind, value, headers, expires_at_ms) in self._items():
-            if headers or expires_at_ms:
-                stored = encode_record(seq, kind, timestamp_ms, key, value, headers, expires_at_ms)
-                checksum = checksum_in(stored)
-            else:
-                # encode_record for the plain record, without the call: this line is the ingest's hottest.
-                body = pack(seq, kind, 0, size_of(key), timestamp_ms) + key + value
-                checksum = checksum_of(body)
-                stored = body + pack_checksum(checksum)
-            rows.append((stored[:8], key, kind, expires_at_ms, stored, checksum))
-        rows.sort()
-        return rows
+    def write(self, changes: Changes, timestamp_ms: int) -> list[bytes]:
+        """Give each its stored form and append them; they are the batch's, in the order of the log."""
+        special: dict[bytes, Special] = {}
+        keyed = dict(zip(self.keyed, encode_all(self.keyed.items(), timestamp_ms, special), strict=True))
+        unkeyed = encode_all(self.unkeyed, timestamp_ms, special)
+        return changes.put_messages(keyed, unkeyed, special)
 
-    def _items(self) -> Iterator[tuple[bytes, Pending]]:
-        yield from self.keyed.items()
-        yield from self.unkeyed
+
+def encode_all(
+    messages: Iterable[tuple[bytes, Pending]], timestamp_ms: int, special: dict[bytes, Special]
+) -> list[bytes]:
+    """Stored forms; what is no plain PUT is noted in `special`."""
+    pack, pack_checksum, size_of, put = HEAD.pack, CHECKSUM.pack, len, int(Kind.PUT)
+    stored_forms = []
+    for key, (seq, kind, value, headers, expires_at_ms) in messages:
+        if headers or expires_at_ms:
+            stored = encode_record(seq, kind, timestamp_ms, key, value, headers, expires_at_ms)
+        else:
+            # encode_record for the plain record, without the call: this line is the ingest's hottest.
+            body = pack(seq, kind, 0, size_of(key), timestamp_ms) + key + value
+            stored = body + pack_checksum(checksum_of(body))
+        if kind != put or expires_at_ms:
+            special[stored[:8]] = (kind, expires_at_ms)
+        stored_forms.append(stored)
+    return stored_forms
 
 
 class Sequencer:
@@ -245,9 +250,7 @@ class Sequencer:
 
     def _flush(self) -> None:
         if self._run.keyed or self._run.unkeyed:
-            rows = self._run.encode(self._timestamp_ms)
-            self._changes.put_messages(rows)
-            self._records += [row[4] for row in rows]
+            self._records += self._run.write(self._changes, self._timestamp_ms)
             self._run = Run()
 
     def _control(self, request: ControlRequest) -> WriteResult:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from google.protobuf import message, message_factory
 
-from kayos.wire.v1 import cluster_pb2, log_pb2
+from kayos.wire.v1 import cluster_pb2, log_pb2, replication_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,7 @@ def methods_of(service_descriptor: object) -> Iterator[Method]:
 
 LOG_SERVICE = log_pb2.DESCRIPTOR.services_by_name["Log"]
 CLUSTER_SERVICE = cluster_pb2.DESCRIPTOR.services_by_name["Cluster"]
+REPLICATION_SERVICE = replication_pb2.DESCRIPTOR.services_by_name["Replication"]
 LOG_METHODS = {method.name: method for method in methods_of(LOG_SERVICE)}
 CLUSTER_METHODS = {method.name: method for method in methods_of(CLUSTER_SERVICE)}
+REPLICATION_METHODS = {method.name: method for method in methods_of(REPLICATION_SERVICE)}

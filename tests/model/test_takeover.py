@@ -4,7 +4,7 @@ import pytest
 
 from kayos.errors import KayosError, ResetRequired, RollbackRequired
 from kayos.limits import TAKEOVER_ROWS_MAX
-from kayos.model.takeover import TakeoverRow, TakeoverTable
+from kayos.model.takeover import TakeoverRow, TakeoverTable, find_divergence
 
 A, B, C, D = (bytes([letter]) * 16 for letter in b"ABCD")
 
@@ -86,3 +86,59 @@ def test_a_rollback_names_where_to() -> None:
 )
 def test_unsound_tables_are_recognized(rows: TakeoverTable) -> None:
     assert not rows.is_sound()
+
+
+def named(*rows: tuple[str, int]) -> TakeoverTable:
+    return table(*((name.encode() * 16, start) for name, start in rows))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "up_high", "downstream", "down_high", "point"),
+    [
+        # The same table: the shorter log is a prefix of the longer.
+        (named(("a", 0)), 10, named(("a", 0)), 10, 10),
+        (named(("a", 0)), 10, named(("a", 0)), 7, 7),
+        (named(("a", 0)), 7, named(("a", 0)), 10, 7),
+        # Nothing yet.
+        (named(("a", 0)), 10, named(), 0, 0),
+        (named(), 0, named(), 0, 0),
+        # One is a prefix of the other.
+        (named(("a", 0), ("b", 5)), 10, named(("a", 0)), 5, 5),
+        (named(("a", 0), ("b", 5)), 10, named(("a", 0)), 3, 3),
+        (named(("a", 0), ("b", 5)), 10, named(("a", 0)), 8, 5),
+        (named(("a", 0)), 4, named(("a", 0), ("b", 5)), 9, 4),
+        (named(("a", 0)), 9, named(("a", 0), ("b", 5)), 8, 5),
+        # Both left the common history, at different places: the smaller end counts, whoever's it is.
+        (named(("a", 0), ("b", 5)), 9, named(("a", 0), ("c", 3)), 9, 3),
+        (named(("a", 0), ("b", 3)), 9, named(("a", 0), ("c", 5)), 9, 3),
+        # … and at the same place.
+        (named(("a", 0), ("b", 5)), 9, named(("a", 0), ("c", 5)), 9, 5),
+        (named(("a", 0), ("b", 5)), 5, named(("a", 0), ("c", 5)), 5, 5),
+        # Three and more rows: the newest common history decides.
+        (named(("a", 0), ("b", 5), ("c", 9)), 12, named(("a", 0), ("b", 5), ("d", 8)), 11, 8),
+        (named(("a", 0), ("b", 5), ("c", 9), ("d", 12)), 15, named(("a", 0), ("b", 5), ("c", 9)), 20, 12),
+        (
+            named(("a", 0), ("b", 5), ("c", 9), ("d", 12), ("e", 14)),
+            20,
+            named(("a", 0), ("b", 5), ("c", 9), ("d", 12), ("f", 13)),
+            13,
+            13,
+        ),
+        (named(("a", 0), ("b", 5), ("c", 9), ("d", 12), ("e", 14)), 20, named(("a", 0), ("x", 2)), 30, 2),
+        (named(("a", 0), ("x", 2)), 30, named(("a", 0), ("b", 5), ("c", 9), ("d", 12), ("e", 14)), 20, 2),
+        # Truncated tables: what is left of them is enough while something is common.
+        (named(("c", 9), ("d", 12)), 15, named(("a", 0), ("b", 5), ("c", 9)), 11, 11),
+        (named(("a", 0), ("b", 5), ("c", 9)), 11, named(("c", 9), ("d", 12)), 15, 11),
+        (named(("d", 12), ("e", 14)), 20, named(("a", 0), ("b", 5)), 8, None),
+        # No common history.
+        (named(("a", 0)), 9, named(("b", 0)), 9, None),
+        (named(), 0, named(("b", 0)), 9, None),
+        (named(("a", 0), ("b", 4)), 9, named(("c", 0), ("d", 4)), 9, None),
+        # A history that wrote nothing, on either side.
+        (named(("a", 0), ("c", 15)), 15, named(("a", 0), ("b", 15)), 15, 15),
+    ],
+)
+def test_where_two_histories_part(
+    upstream: TakeoverTable, up_high: int, downstream: TakeoverTable, down_high: int, point: int | None
+) -> None:
+    assert find_divergence(upstream, downstream, up_high=up_high, down_high=down_high) == point

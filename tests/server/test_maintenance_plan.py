@@ -6,11 +6,11 @@ import pytest
 
 from kayos.limits import MAINTENANCE_ROWS_MAX
 from kayos.model.control import Control, EndPin, Expire, ForgetProducers, Purge, Trim
+from kayos.model.floors import Floors
 from kayos.model.pin import Pin
 from kayos.model.topic import Mode, Retention
 from kayos.model.write import ControlRequest
 from kayos.server.maintenance_plan import Facts, plan
-from kayos.storage.interface import Floors
 
 NOW = 1_000_000
 LOG = {"mode": Mode.LOG}

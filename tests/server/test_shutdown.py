@@ -146,6 +146,7 @@ async def test_reflection_lists_the_services_and_can_be_switched_off(tmp_path: P
     assert await reflected(calls) == {
         "kayos.v1.Log",
         "kayos.v1.Cluster",
+        "kayos.v1.Replication",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

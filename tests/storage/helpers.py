@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from kayos.errors import KayosError
+from kayos.model.catch_up import Rollback
 from kayos.model.control import Control
 from kayos.model.producer import ProducerStamp
 from kayos.model.record import Kind, Record, pack_headers, verify_and_decode
@@ -105,3 +106,28 @@ def pin_rows(store: Store, pin_id: str) -> list[str]:
 def retained_of(store: Store) -> list[tuple[int, int]]:
     """(sequence, replaced by) of each row that a living pin needs."""
     return [row[:2] for table, row in store.dump() if table == "retained"]
+
+
+def catch_up(store: Store, upstream: Store, *, bytes_max: int = 60, all_retained: bool = False) -> None:
+    """Take pieces until the copy is whole."""
+    while True:
+        state, sync = store.state, store.state.sync
+        after_seq = state.high_seq if sync.is_ready else sync.through_seq
+        start_seq = state.high_seq if sync.is_ready else sync.start_seq
+        piece = upstream.read_catch_up(after_seq, start_seq=start_seq, bytes_max=bytes_max, all_retained=all_retained)
+        store.apply_catch_up(piece)
+        if piece.tables is not None:
+            return
+
+
+def find_rollback(store: Store, upstream: Store, to_seq: int, *, bytes_max: int = EVERYTHING) -> Rollback:
+    """What takes a store back, asked of its upstream as the replicas do."""
+    keys = store.find_diverged(to_seq, rows_max=EVERYTHING)
+    assert keys is not None
+    records: list[bytes] = []
+    while True:
+        found = upstream.find_restorable(keys, to_seq, bytes_max=bytes_max)
+        records += found.records
+        keys = keys[found.answered :]
+        if not keys:
+            return Rollback(to_seq, tuple(records), found.history_id, found.end_seq)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from kayos.errors import KayosError
+from kayos.model.catch_up import CatchUpPiece, CatchUpTables
 from kayos.model.record import record_seq
 from kayos.model.write import Batch, Request
 from kayos.storage.check import check_store
-from kayos.storage.interface import CatchUpTables, CommitResult, Identity, Store, StoreState
+from kayos.storage.interface import CommitResult, Identity, Store, StoreState
 from kayos.storage.lmdb_store import LmdbStore, StoreOptions
 from kayos.storage.memory import MemoryStore
 
@@ -49,6 +50,13 @@ class Pair:
         assert without_incarnation(self.lmdb.state) == without_incarnation(before)
         assert self.lmdb.state.incarnation != before.incarnation
 
+    def crash(self) -> None:
+        """The process ends: both go on with what is durable, which is not what a copy had come to."""
+        self.close()
+        self.lmdb = LmdbStore.open(self.directory, self.identity, OPTIONS)
+        self.twin = self.twin.copy()
+        self.compare()
+
     def close(self) -> None:
         self.lmdb.close()
         assert check_store(self.directory).problems == ()
@@ -71,6 +79,8 @@ def shown(answer: object) -> object:
             return [shown(each) for each in answer.answers], shown(answer.batch)
         case Batch():
             return replace(answer, producers=tuple(sorted(answer.producers, key=lambda row: row.producer_id)))
+        case CatchUpPiece():
+            return replace(answer, tables=shown(answer.tables))
         case CatchUpTables():
             ends = [pin.seq for pin in answer.pins if pin.is_alive]
             needed = [

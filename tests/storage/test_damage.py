@@ -79,7 +79,7 @@ def questions(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "marks", store.list_marks
     yield "pins", store.list_pins
     yield "producer", lambda: store.find_producer(PRODUCER)
-    yield "tables", lambda: store.read_catch_up_tables(0)
+    yield "catch-up", lambda: store.read_catch_up(0, start_seq=0, bytes_max=1 << 40)
     yield "time", lambda: [store.find_seq_before_time(ms) for ms in range(0, 60, 7)]
     yield "purgeable", lambda: store.find_purgeable(1 << 60, 1000)
     for key in {key for number in range(1, 40) for key in transaction(number).keys if key} | {b"absent"}:

@@ -35,14 +35,15 @@ from kayos.model.control import (
     RenewPin,
     Trim,
 )
+from kayos.model.floors import Floors
 from kayos.model.mark import BEGINNING, Mark
 from kayos.model.pin import Pin
 from kayos.model.producer import ProducerStamp
 from kayos.model.record import encode_record
+from kayos.model.sync import SyncPhase
 from kayos.model.takeover import TakeoverRow
 from kayos.model.write import Batch, WriteRequest, WriteResult
 from kayos.storage.control_codec import NAMES, decode_control, encode_control
-from kayos.storage.interface import Floors, SyncPhase
 from kayos.storage.memory import MemoryStore
 
 from .helpers import (
@@ -52,6 +53,7 @@ from .helpers import (
     LOG,
     NEXT_HISTORY,
     brief,
+    catch_up,
     commit,
     decoded,
     delete,
@@ -252,7 +254,7 @@ def test_forgotten_producers() -> None:
         put(("", "v"), producer=ProducerStamp(b"new", 1, 1)),
         ForgetProducers(1),
     ]
-    replica.apply(store.commit([wrap(request) for request in group], now_ms=1000).batch)
+    replica.apply([store.commit([wrap(request) for request in group], now_ms=1000).batch])
     assert (store.find_producer(b"old"), store.find_producer(b"new").last.last_seq) == (None, 2)
     assert list(store.dump()) == list(replica.dump())
     assert isinstance(refuse(store, ForgetProducers(9)), OutOfRange)
@@ -505,14 +507,14 @@ def test_headers_come_back() -> None:
 def test_apply_takes_repeats_and_refuses_holes() -> None:
     head, replica = new_memory(), new_memory()
     batches = [head.commit([AB], now_ms=now_ms).batch for now_ms in (1, 2, 3)]
-    replica.apply(batches[0])
-    replica.apply(batches[0])
+    replica.apply([batches[0]])
+    replica.apply([batches[0]])
     with pytest.raises(Gap) as gap:
-        replica.apply(batches[2])
+        replica.apply([batches[2]])
     assert gap.value.fields == {"high_seq": 2, "previous_seq": 4}
     replica.save_epoch(2)
     with pytest.raises(StaleEpoch):
-        replica.apply(batches[1])
+        replica.apply([batches[1]])
     assert replica.state.high_seq == 2
 
 
@@ -533,7 +535,7 @@ def test_a_damaged_batch_changes_nothing(records: tuple[bytes, ...]) -> None:
     replica = new_memory()
     before = list(replica.dump())
     with pytest.raises(DamagedRecord):
-        replica.apply(Batch(1, 0, 2, 0, records))
+        replica.apply([Batch(1, 0, 2, 0, records)])
     assert list(replica.dump()) == before
 
 
@@ -556,22 +558,11 @@ def test_epoch_and_commit_point_never_fall() -> None:
 # Catching up
 
 
-def catch_up(store: MemoryStore, upstream: MemoryStore) -> None:
-    start_seq = at = store.state.high_seq
-    while True:
-        piece = upstream.read_log(at, bytes_max=60)
-        store.apply_catch_up(piece)
-        if piece.complete:
-            break
-        at = piece.through_seq
-    store.finish_catch_up(upstream.read_catch_up_tables(start_seq))
-
-
 def eventful_upstream() -> tuple[MemoryStore, MemoryStore]:
     """An upstream, and a replica that stopped listening half way."""
     upstream, replica = new_memory(), new_memory()
     early = [put(("a", "1"), ("b", "1"), ("", "u"), ttl_ms={2: 5}), delete("d"), CreatePin("p", 9)]
-    replica.apply(upstream.commit([wrap(request) for request in early], now_ms=1000).batch)
+    replica.apply([upstream.commit([wrap(request) for request in early], now_ms=1000).batch])
     write(
         upstream,
         put(("a", "2"), ("c", "1"), producer=ProducerStamp(P, 1, 1)),
@@ -605,29 +596,29 @@ def test_a_purge_in_between_needs_a_reset() -> None:
 def test_a_store_that_catches_up_is_closed_to_others() -> None:
     upstream, replica = eventful_upstream()
     start_seq = replica.state.high_seq
-    replica.apply_catch_up(upstream.read_log(start_seq, bytes_max=1))
+    replica.apply_catch_up(upstream.read_catch_up(start_seq, start_seq=start_seq, bytes_max=1))
     assert (replica.state.sync.phase, replica.state.sync.start_seq) == (SyncPhase.CATCHING_UP, start_seq)
     for read in (
         lambda: replica.get(b"a"),
         lambda: replica.read_log(0, bytes_max=1),
         lambda: replica.read_pin("p", 0, bytes_max=1),
-        lambda: replica.read_catch_up_tables(0),
+        lambda: replica.read_catch_up(0, start_seq=0, bytes_max=1),
+        lambda: replica.find_diverged(0, rows_max=1),
+        lambda: replica.find_restorable([], 1, bytes_max=1),
     ):
         with pytest.raises(Unavailable):
             read()
     with pytest.raises(FailedPrecondition):
         replica.commit([AB], now_ms=1)
     with pytest.raises(FailedPrecondition):
-        replica.apply(Batch(1, start_seq, 99, 0, ()))
+        replica.apply([Batch(1, start_seq, 99, 0, ())])
     with pytest.raises(Gap):
-        replica.apply_catch_up(upstream.read_log(0, bytes_max=1))
-    with pytest.raises(Gap):
-        replica.finish_catch_up(upstream.read_catch_up_tables(start_seq))
+        replica.apply_catch_up(upstream.read_catch_up(0, start_seq=0, bytes_max=1))
 
 
 def test_the_trimmed_front_goes_in_mode_log_too() -> None:
     upstream, replica = new_memory(LOG), new_memory(LOG)
-    replica.apply(upstream.commit([AB], now_ms=1).batch)
+    replica.apply([upstream.commit([AB], now_ms=1).batch])
     write(upstream, AB, Trim(3))
     catch_up(replica, upstream)
     assert log_of(replica) == ["4 b=1"]

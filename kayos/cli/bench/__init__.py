@@ -95,3 +95,24 @@ def dedup(**options: Any) -> None:
     with server_extra():
         from kayos.cli.bench.dedup import measure
     show(measure(**options))
+
+
+@bench.command(
+    short_help="A chain of nodes, against a bare LMDB loop and a bare gRPC call.",
+    epilog="\b\nExamples:\n  kayos bench chain\n  kayos bench chain --keys 0 --value-bytes 1024",
+)
+@click.option("--messages", type=click.IntRange(1_000), default=300_000, show_default=True, help="Messages a turn.")
+@click.option("--batch", type=click.IntRange(1, 65_536), default=1_000, show_default=True, help="Messages a request.")
+@click.option("--keys", type=click.IntRange(0), default=10_000, show_default=True, help="Distinct keys; 0: all new.")
+@click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Processes, one replica each.")
+@click.option("--tails", type=click.IntRange(1, 8), default=1, show_default=True, help="How many of them are tails.")
+@click.option("--calls", type=click.IntRange(10), default=1_000, show_default=True, help="Awaited writes.")
+@rounds_option
+@directory_option
+def chain(**options: Any) -> None:
+    """Write through a chain with durability=all, every replica fsyncing, against a bare LMDB loop in groups of 1,000;
+    then one awaited write at a time against one bare gRPC call."""
+    with server_extra():
+        from kayos.cli.bench.chain import measure
+    show(measure(**options))

@@ -29,9 +29,7 @@ class Stage:
     node_pid: int
 
     def node_cpu_s(self) -> float:
-        """Processor time of the node so far."""
-        fields = Path(f"/proc/{self.node_pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+        return cpu_s(self.node_pid)
 
     def node_resident_bytes(self) -> int:
         """Memory of the node without the mapped file, which the system may take back at any time."""
@@ -42,24 +40,36 @@ class Stage:
 @contextmanager
 def open_stage(directory: Path | None) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="kayos-bench-", dir=directory) as scratch:
-        process = start_node(Path(scratch) / "data")
+        process = start_node(Path(scratch) / "data", ["--standalone", "--listen", "127.0.0.1:0"])
         try:
             with connect(wait_ready(process), delivery_timeout_s=120) as client:
                 yield Stage(Path(scratch), client, process.pid)
         finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process)
 
 
-def start_node(data: Path) -> "subprocess.Popen[bytes]":
-    flags = ["--standalone", "--listen", "127.0.0.1:0", "--data", str(data), "--log-format", "json"]
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def end_process(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def start_node(data: Path, flags: list[str]) -> "subprocess.Popen[bytes]":
     program = "import sys; from kayos.cli.main import main; sys.exit(main())"
+    common = ["--data", str(data), "--log-format", "json"]
     return subprocess.Popen(
-        [sys.executable, "-c", program, "node", "run", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-c", program, "node", "run", *flags, *common],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
 
 

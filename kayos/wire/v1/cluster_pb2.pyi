@@ -13,9 +13,20 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_UNSPECIFIED: _ClassVar[Mode]
     MODE_COMPACT: _ClassVar[Mode]
     MODE_LOG: _ClassVar[Mode]
+
+class MemberState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMBER_STATE_UNSPECIFIED: _ClassVar[MemberState]
+    MEMBER_STATE_WAITING: _ClassVar[MemberState]
+    MEMBER_STATE_SYNCING: _ClassVar[MemberState]
+    MEMBER_STATE_SERVING: _ClassVar[MemberState]
 MODE_UNSPECIFIED: Mode
 MODE_COMPACT: Mode
 MODE_LOG: Mode
+MEMBER_STATE_UNSPECIFIED: MemberState
+MEMBER_STATE_WAITING: MemberState
+MEMBER_STATE_SYNCING: MemberState
+MEMBER_STATE_SERVING: MemberState
 
 class Retention(_message.Message):
     __slots__ = ("max_age_ms", "max_bytes", "max_messages", "tombstone_ms")
@@ -150,19 +161,50 @@ class GetViewResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[ShardView, _Mapping]]] = ...) -> None: ...
 
 class ShardView(_message.Message):
-    __slots__ = ("shard", "epoch", "chain", "tails")
+    __slots__ = ("shard", "epoch", "chain", "tails", "members")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHAIN_FIELD_NUMBER: _ClassVar[int]
     TAILS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     epoch: int
     chain: _containers.RepeatedScalarFieldContainer[str]
     tails: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, shard: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[_Iterable[str]] = ..., tails: _Optional[_Iterable[str]] = ...) -> None: ...
+    members: _containers.RepeatedCompositeFieldContainer[ChainMember]
+    def __init__(self, shard: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[_Iterable[str]] = ..., tails: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[ChainMember, _Mapping]]] = ...) -> None: ...
+
+class ChainMember(_message.Message):
+    __slots__ = ("node", "address", "incarnation", "state")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    incarnation: bytes
+    state: MemberState
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[bytes] = ..., state: _Optional[_Union[MemberState, str]] = ...) -> None: ...
+
+class Learner(_message.Message):
+    __slots__ = ("node", "is_close", "is_ready")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    IS_CLOSE_FIELD_NUMBER: _ClassVar[int]
+    IS_READY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    is_close: bool
+    is_ready: bool
+    def __init__(self, node: _Optional[str] = ..., is_close: _Optional[bool] = ..., is_ready: _Optional[bool] = ...) -> None: ...
 
 class ShardStatus(_message.Message):
-    __slots__ = ("topic", "shard", "epoch", "role", "high_seq", "durable_seq", "visible_seq", "purge_seq", "sync", "messages", "message_bytes", "keys", "tombstones", "retained", "retained_bytes", "marks", "producers", "pins", "file_bytes", "free_bytes", "takeover", "problem")
+    __slots__ = ("topic", "shard", "epoch", "role", "high_seq", "durable_seq", "visible_seq", "purge_seq", "sync", "messages", "message_bytes", "keys", "tombstones", "retained", "retained_bytes", "marks", "producers", "pins", "file_bytes", "free_bytes", "takeover", "problem", "node", "incarnation", "following", "phase", "commit_point", "learner", "durable", "accepts_writes")
+    class DurableEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +227,14 @@ class ShardStatus(_message.Message):
     FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAKEOVER_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWING_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_POINT_FIELD_NUMBER: _ClassVar[int]
+    LEARNER_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_WRITES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     shard: int
     epoch: int
@@ -207,7 +257,15 @@ class ShardStatus(_message.Message):
     free_bytes: int
     takeover: _containers.RepeatedCompositeFieldContainer[_types_pb2.TakeoverRow]
     problem: str
-    def __init__(self, topic: _Optional[str] = ..., shard: _Optional[int] = ..., epoch: _Optional[int] = ..., role: _Optional[str] = ..., high_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., visible_seq: _Optional[int] = ..., purge_seq: _Optional[int] = ..., sync: _Optional[str] = ..., messages: _Optional[int] = ..., message_bytes: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., retained: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., marks: _Optional[int] = ..., producers: _Optional[int] = ..., pins: _Optional[int] = ..., file_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takeover: _Optional[_Iterable[_Union[_types_pb2.TakeoverRow, _Mapping]]] = ..., problem: _Optional[str] = ...) -> None: ...
+    node: str
+    incarnation: bytes
+    following: str
+    phase: str
+    commit_point: int
+    learner: Learner
+    durable: _containers.ScalarMap[str, int]
+    accepts_writes: bool
+    def __init__(self, topic: _Optional[str] = ..., shard: _Optional[int] = ..., epoch: _Optional[int] = ..., role: _Optional[str] = ..., high_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., visible_seq: _Optional[int] = ..., purge_seq: _Optional[int] = ..., sync: _Optional[str] = ..., messages: _Optional[int] = ..., message_bytes: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., retained: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., marks: _Optional[int] = ..., producers: _Optional[int] = ..., pins: _Optional[int] = ..., file_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takeover: _Optional[_Iterable[_Union[_types_pb2.TakeoverRow, _Mapping]]] = ..., problem: _Optional[str] = ..., node: _Optional[str] = ..., incarnation: _Optional[bytes] = ..., following: _Optional[str] = ..., phase: _Optional[str] = ..., commit_point: _Optional[int] = ..., learner: _Optional[_Union[Learner, _Mapping]] = ..., durable: _Optional[_Mapping[str, int]] = ..., accepts_writes: _Optional[bool] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()

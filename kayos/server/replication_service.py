@@ -1,0 +1,86 @@
+"""The service of nodes: a downstream replica opens one stream per shard and says Hello.
+
+Whoever speaks is checked before the shard's machine hears of it: the shard must be here, the node must follow this one in
+the current view, and every word must be sound. Each way to be wrong has its own error.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kayos.errors import InvalidArgument
+from kayos.limits import HELLO_S
+from kayos.server.hosting import Hosting
+from kayos.server.rpc import Call
+from kayos.server.shard import Shard
+from kayos.stream.messages import Downward, Hello
+from kayos.wire.replication_codec import UpwardAssembler, encode_downward
+
+
+class Downstream:
+    """One stream's way out. What waits here is bounded by the machine: bytes in flight, one piece per question."""
+
+    def __init__(self) -> None:
+        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def send(self, message: Downward) -> None:
+        for encoded in encode_downward(message):
+            self._outgoing.put_nowait(encoded)
+
+    def close(self) -> None:
+        self._outgoing.put_nowait(None)
+
+    async def send_all(self, call: Call) -> None:
+        while (encoded := await self._outgoing.get()) is not None:
+            await call.write(encoded)
+
+
+class ReplicationService:
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    async def follow(self, requests: AsyncIterator[bytes], call: Call) -> None:
+        """Until the downstream goes away, the node drains, or another stream takes this one's place."""
+        assembler = UpwardAssembler()
+        async with asyncio.timeout(HELLO_S):
+            hello = await read_hello(requests, assembler)
+        assert assembler.key is not None
+        shard = self._hosting.find_by_id(assembler.key.topic_id, assembler.key.shard)
+        shard.check_hello(hello)
+        downstream = Downstream()
+        sending = asyncio.create_task(downstream.send_all(call))
+        receiving = asyncio.create_task(receive_all(requests, assembler, shard, hello.node, downstream))
+        undo = call.gate.on_drain(downstream.close)
+        try:
+            shard.downstream_came(hello.node, downstream, hello)
+            done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            undo()
+            shard.downstream_left(hello.node, downstream)
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
+
+
+async def read_hello(requests: AsyncIterator[bytes], assembler: UpwardAssembler) -> Hello:
+    async for encoded in requests:
+        message = assembler.feed(encoded)
+        if isinstance(message, Hello):
+            return message
+        if message is not None:
+            break
+    raise InvalidArgument("a conversation between replicas begins with Hello")
+
+
+async def receive_all(
+    requests: AsyncIterator[bytes], assembler: UpwardAssembler, shard: Shard, node: str, downstream: Any
+) -> None:
+    async for encoded in requests:
+        message = assembler.feed(encoded)
+        if message is None:
+            continue
+        if isinstance(message, Hello):
+            shard.check_hello(message)
+        shard.downstream_said(node, downstream, message)

@@ -1,0 +1,1 @@
+"""The conversation between a replica and the one it follows: its words and its decisions, without IO."""

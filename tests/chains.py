@@ -1,0 +1,201 @@
+"""Real chains for tests: node processes on loopback and the operator who writes their cluster file.
+
+    with Cluster.start(tmp_path, nodes="abc") as cluster:
+        cluster.kill("a")
+        cluster.remove("a")            # the next epoch is without it
+        cluster.restart("a")
+        cluster.join("a")              # waiting → syncing → serving, each step when the chain is ready for it
+
+The operator does by hand what a manager will do: survivors keep their order, a newcomer enters at the end.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from kayos.wire.methods import CLUSTER_METHODS
+from kayos.wire.v1 import cluster_pb2
+from tests.nodes import NodeProcess
+
+TOPIC = "t"
+WAIT_S = 60.0
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+@dataclass
+class Chain:
+    """What the file says of the one shard."""
+
+    epoch: int
+    serving: list[str]
+    tails: int = 1
+    learner: str = ""
+    learner_state: str = "waiting"
+
+
+@dataclass
+class Cluster:
+    directory: Path
+    addresses: dict[str, str]
+    chain: Chain
+    topic: dict[str, Any]
+    settings: dict[str, Any]
+    nodes: dict[str, NodeProcess] = field(default_factory=dict)
+
+    @classmethod
+    @contextmanager
+    def start(
+        cls,
+        directory: Path,
+        *,
+        nodes: str = "abc",
+        chain: str | None = None,
+        tails: int = 1,
+        topic: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> Iterator["Cluster"]:
+        """`chain` names those that serve from the start; the others run and wait to join."""
+        serving = list(nodes if chain is None else chain)
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(nodes, free_ports(len(nodes)), strict=True)}
+        described = {"replicas": len(serving), **(topic or {})}
+        cluster = cls(directory, addresses, Chain(1, serving, tails), described, settings)
+        cluster.write()
+        try:
+            for name in nodes:
+                cluster.restart(name)
+            yield cluster
+        finally:
+            for node in cluster.nodes.values():
+                node.__exit__(None, None, None)
+
+    # Processes
+
+    @property
+    def servers(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def data(self, name: str) -> Path:
+        return self.directory / name
+
+    def restart(self, name: str) -> NodeProcess:
+        node = self.nodes[name] = NodeProcess.start(
+            self.data(name),
+            listen=self.addresses[name],
+            standalone=False,
+            name=name,
+            cluster_file=str(self.file),
+            **self.settings,
+        )
+        return node
+
+    def kill(self, name: str) -> None:
+        self.nodes[name].kill()
+
+    def stop_all(self) -> None:
+        """Cleanly, so that their stores can be compared."""
+        for node in self.nodes.values():
+            if node.process.poll() is None:
+                assert node.stop() == 0
+
+    # The operator
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "cluster.toml"
+
+    def write(self) -> None:
+        chain = self.chain
+        members = [f'{{ node = "{name}" }}' for name in chain.serving]
+        if chain.learner:
+            members.append(f'{{ node = "{chain.learner}", state = "{chain.learner_state}" }}')
+        lines = ["[nodes]", *(f'{name} = "{address}"' for name, address in self.addresses.items()), f"[topics.{TOPIC}]"]
+        lines += [f"{name} = {quote(value)}" for name, value in self.topic.items()]
+        lines += ["[[chains]]", f'topic = "{TOPIC}"', "shard = 0", f"epoch = {chain.epoch}", f"tails = {chain.tails}"]
+        lines += [f"members = [{', '.join(members)}]"]
+        scratch = self.file.with_suffix(".new")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        scratch.write_text("\n".join(lines) + "\n")
+        scratch.replace(self.file)
+
+    def change(self, serving: list[str], *, tails: int = 0, learner: str = "", state: str = "waiting") -> None:
+        most = max(1, len(serving) - 1)
+        self.chain = Chain(self.chain.epoch + 1, serving, min(tails or self.chain.tails, most), learner, state)
+        self.write()
+
+    def remove(self, *names: str) -> None:
+        self.change([name for name in self.chain.serving if name not in names])
+
+    def join(self, name: str, *, tails: int = 0) -> None:
+        """Bring a node in at the end, and wait until it serves."""
+        serving = self.chain.serving
+        self.change(serving, learner=name, state="waiting")
+        self.wait_for(lambda: self.last_status().learner.is_close, f"{name} streams")
+        self.change(serving, learner=name, state="syncing")
+        self.wait_for(lambda: self.last_status().learner.is_ready, f"{name} holds all")
+        self.change([*serving, name], tails=tails)
+        self.wait_until_whole()
+
+    def last_status(self) -> cluster_pb2.ShardStatus:
+        """Of the last serving member, whom a newcomer follows."""
+        return self.status(self.chain.serving[-1])
+
+    # Looking
+
+    def status(self, name: str) -> cluster_pb2.ShardStatus:
+        """What a node says of its replica; an empty status when it does not answer or knows of another epoch."""
+        method = CLUSTER_METHODS["GetStatus"]
+        try:
+            with grpc.insecure_channel(self.addresses[name]) as channel:
+                encoded = channel.unary_unary(method.path)(b"", timeout=5.0)
+        except grpc.RpcError:
+            return cluster_pb2.ShardStatus()
+        response = cluster_pb2.GetStatusResponse.FromString(encoded)
+        for status in response.shards:
+            if status.epoch == self.chain.epoch:
+                return status
+        return cluster_pb2.ShardStatus()
+
+    def wait_for(self, reached: Callable[[], bool], what: str) -> None:
+        ends_at = time.monotonic() + WAIT_S
+        while not reached():
+            assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}; {self.describe()}"
+            time.sleep(0.02)
+
+    def wait_until_whole(self) -> None:
+        """Until every serving member has the same end and all of it is committed."""
+
+        def is_whole() -> bool:
+            statuses = [self.status(name) for name in self.chain.serving]
+            ends = {(status.high_seq, status.durable_seq, status.commit_point) for status in statuses}
+            phases = {status.phase for status in statuses}
+            return len(ends) == 1 and len(set(next(iter(ends)))) == 1 and phases <= {"serving", "streaming"}
+
+        self.wait_for(is_whole, "the chain is whole")
+
+    def describe(self) -> str:
+        found = [(name, self.status(name)) for name in self.addresses]
+        return "; ".join(
+            f"{name}: {status.role} {status.phase} {status.high_seq}/{status.durable_seq}/{status.commit_point} "
+            f"{status.problem}"
+            for name, status in found
+        )
+
+
+def quote(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
