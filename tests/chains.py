@@ -149,7 +149,7 @@ class Cluster:
         self.change(serving, learner=name, state="syncing")
         self.wait_for(lambda: self.last_status().learner.is_ready, f"{name} holds all")
         self.change([*serving, name], tails=tails)
-        self.wait_until_whole()
+        self.wait_until_serving()
 
     def last_status(self) -> cluster_pb2.ShardStatus:
         """Of the last serving member, whom a newcomer follows."""
@@ -177,8 +177,16 @@ class Cluster:
             assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}; {self.describe()}"
             time.sleep(0.02)
 
+    def wait_until_serving(self) -> None:
+        """Until every serving member has its place, writes or not."""
+
+        def is_serving() -> bool:
+            return {self.status(name).phase for name in self.chain.serving} <= {"serving", "streaming"}
+
+        self.wait_for(is_serving, "the chain serves")
+
     def wait_until_whole(self) -> None:
-        """Until every serving member has the same end and all of it is committed."""
+        """Once nobody writes: until every serving member has the same end and all of it is committed."""
 
         def is_whole() -> bool:
             statuses = [self.status(name) for name in self.chain.serving]

@@ -1,4 +1,4 @@
-"""`kayos check`: the proof that a node's data, or one store, is sound, or that replicas are equal. Offline: no node runs.
+"""`kayos check`: the proof that a node's data, or one store, is sound, or that two are equal. Offline: no node runs.
 
 A store that is written to while it is read page by page would look damaged, so the lock of the data directory is taken
 for as long as the check lasts; that also keeps a node from starting in the middle of it.

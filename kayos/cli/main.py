@@ -27,6 +27,7 @@ COMMANDS = {
     "get": ("kayos.cli.get", "get", "Show the newest message of a key."),
     "mark": ("kayos.cli.mark", "mark", "List, get, set and reset the marks of consumers."),
     "pin": ("kayos.cli.pin", "pin", "Create, list, renew and release pinned snapshots."),
+    "chain": ("kayos.cli.chain", "chain", "Show the chain of a shard, member by member."),
     "cluster": ("kayos.cli.cluster", "cluster", "Show the state of the servers."),
     "check": ("kayos.cli.check", "check", "Prove that a data directory is sound, offline."),
     "compact": ("kayos.cli.compact", "compact", "Give the free space of a topic's files back to the disk."),

@@ -15,7 +15,15 @@ def settings_options(function: Any) -> Any:
     options = (
         click.option("--config", type=path, help="A TOML file of settings; flags and KAYOS_* variables win over it."),
         click.option("--standalone", is_flag=True, default=None, help="Run alone, without ZooKeeper."),
-        click.option("--listen", metavar="HOST:PORT", help="Port 0: any free one.  [default: 127.0.0.1:7400]"),
+        click.option(
+            "--cluster-file", type=path, metavar="FILE", help="Be a node of the static cluster that this file names."
+        ),
+        click.option("--name", metavar="NODE", help="This node's name in the cluster file."),
+        click.option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Port 0: any free one.  [default: as the cluster file says, else 127.0.0.1:7400]",
+        ),
         click.option("--data", type=path, metavar="DIR", help="The data directory.  [default: data]"),
         click.option("--advertise", metavar="HOST:PORT", help="What clients are told.  [default: as --listen]"),
         click.option(
@@ -44,6 +52,7 @@ def node() -> None:
     epilog="""\b
 Example:
   kayos node run --standalone --listen 127.0.0.1:7400 --data /var/lib/kayos
+  kayos node run --cluster-file cluster.toml --name a --data /var/lib/kayos
   kayos node run --config /etc/kayos.toml --set drain_grace_s=30"""
 )
 @settings_options
@@ -57,7 +66,9 @@ def run(config: Path | None, others: tuple[str, ...], **flags: Any) -> int:
         from kayos.server.config import load_config
         from kayos.server.node import run_node
 
-    return run_node(load_config(config, os.environ, given_flags(flags, others)))
+    settings = load_config(config, os.environ, given_flags(flags, others))
+    settings.check_runnable()
+    return run_node(settings)
 
 
 def given_flags(flags: dict[str, Any], others: tuple[str, ...]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Who serves what: the coordinator's interface and the static coordinator of a node that runs alone."""
+"""Who serves what: the coordinator's interface, the node that runs alone, the cluster that a file names."""

@@ -143,6 +143,10 @@ class ChainView:
         """Whom a member feeds, the newcomer included."""
         return tuple(member.node for member in self.members if self.upstream_of(member.node) == node)
 
+    def subtree_of(self, node: str) -> frozenset[str]:
+        """A member and all that it feeds, directly or not."""
+        return frozenset({node}).union(*(self.subtree_of(downstream) for downstream in self.downstreams_of(node)))
+
     # What durable sequences mean
 
     def count_copies(self, durable: Mapping[str, int], seq: int) -> int:

@@ -78,7 +78,6 @@ class Follower:
         self._session = 0
         self._is_member = False
         # This node and all that come after it in the chain: of these it tells its upstream.
-        self._behind: tuple[str, ...] = ()
         self._silent_ticks = 0
         self._pieces_ahead = 0
         # The position that the next piece must follow; None when none was asked for.
@@ -104,8 +103,6 @@ class Follower:
     def start(self, upstream: str, *, is_member: bool) -> None:
         self.upstream = upstream
         self._is_member = is_member
-        names = tuple(member.node for member in self._replica.view.members)
-        self._behind = names[names.index(self._replica.node) :]
         self.state = FollowerState.SEEKING
         self._replica.emit(Follow(upstream))
         self.maybe_greet()
@@ -131,7 +128,7 @@ class Follower:
         replica = self._replica
         if self.state is not FollowerState.SEEKING or replica.jobs:
             return
-        facts = replica.facts
+        facts, own = replica.facts, replica.store_facts
         self._session += 1
         self._silent_ticks = 0
         self.state = FollowerState.GREETING
@@ -140,8 +137,8 @@ class Follower:
             replica.view.epoch,
             replica.node,
             replica.incarnation,
-            facts.takeover,
-            facts.high_seq,
+            own.takeover,
+            own.high_seq,
             max(facts.commit_point, replica.storable_commit_point()),
             facts.purge_seq,
             facts.removal_seq,
@@ -161,7 +158,7 @@ class Follower:
     def acknowledge(self) -> None:
         if self.is_established:
             replica = self._replica
-            durable = {node: seq for node, seq in replica.ledger.durable.items() if node in self._behind}
+            durable = {node: seq for node, seq in replica.ledger.durable.items() if node in replica.subtree}
             replica.emit(SendUp(Ack(self._session, replica.view.epoch, replica.facts.high_seq, durable)))
 
     # Hearing
@@ -233,8 +230,8 @@ class Follower:
 
     def _established(self) -> None:
         replica = self._replica
-        if replica.ledger.note(replica.node, replica.acknowledged_seq()):
-            replica.progress_changed()
+        replica.note_own()
+        replica.spread_news()
         replica.greet_downstreams()
 
     def _receive_streaming(self, message: Downward) -> None:
@@ -242,12 +239,12 @@ class Follower:
         self._silent_ticks = 0
         match message:
             case Sent():
-                if replica.ledger.merge(message.durable, except_node=replica.node):
-                    replica.progress_changed()
+                replica.ledger.merge(message.durable, except_node=replica.node)
                 self._take_batch(message)
+                replica.spread_news()
             case Progress():
-                if replica.ledger.merge(message.durable, except_node=replica.node):
-                    replica.progress_changed()
+                replica.ledger.merge(message.durable, except_node=replica.node)
+                replica.spread_news()
                 if message.sent_seq > replica.accepted_seq:
                     self.lose("a batch was lost")
             case Bye():
@@ -373,6 +370,9 @@ class Follower:
 
     def _receive_records(self, message: Records) -> None:
         found = message.restorable
+        if self._keys and not found.answered:
+            self.lose("an answer to nothing")
+            return
         self._silent_ticks = 0
         self._records += found.records
         self._records_size += sum(map(len, found.records))

@@ -18,21 +18,23 @@ class Ledger:
         self.view = view
         self.durable: Durable = {}
         self.commit_point = 0
+        self._news: set[str] = set()
 
-    def note(self, node: str, seq: int) -> bool:
-        """Whether that was news."""
-        if seq <= self.durable.get(node, 0):
-            return False
-        self.durable[node] = seq
-        return True
+    def note(self, node: str, seq: int) -> None:
+        if seq > self.durable.get(node, 0):
+            self.durable[node] = seq
+            self._news.add(node)
 
-    def merge(self, durable: Durable, *, except_node: str) -> bool:
+    def merge(self, durable: Durable, *, except_node: str) -> None:
         """What a neighbour knows; of itself a replica knows better."""
-        changed = False
         for node, seq in durable.items():
-            if node != except_node and self.note(node, seq):
-                changed = True
-        return changed
+            if node != except_node and self.view.find_member(node) is not None:
+                self.note(node, seq)
+
+    def take_news(self) -> set[str]:
+        """The nodes of which more is known than when this was asked last."""
+        news, self._news = self._news, set()
+        return news
 
     def find_commit_point(self) -> int:
         """The largest sequence that enough replicas of this chain hold durably, as far as is known here."""

@@ -22,6 +22,7 @@ from kayos.model.write import Batch
 from kayos.replica.effects import (
     AdoptTable,
     Answer,
+    Apply,
     ApplyPiece,
     ApplyRollback,
     BeginCopy,
@@ -99,6 +100,7 @@ class Report:
     following: str
     phase: str
     problem: str
+    learner: str
     learner_is_close: bool
     learner_is_ready: bool
     durable: Durable
@@ -109,6 +111,8 @@ class Replica:
         self.node = node
         self.incarnation = incarnation
         self.facts = facts
+        # Those of the store itself: while a copy is filled beside it, `facts` are the copy's.
+        self.store_facts = facts
         self.view = NO_VIEW
         self.role = Role.NONE
         self.accepted_seq = facts.high_seq
@@ -126,6 +130,10 @@ class Replica:
         self._is_view_stored = False
         self._begins_history = False
         self._feeds_others = False
+        self._subtrees: dict[str, frozenset[str]] = {}
+        self.subtree = frozenset({node})
+        # Batches that the writer had no room for.
+        self._refused: list[Apply] = []
         # What was acknowledged before this epoch: a newcomer must hold it before it is a member.
         self._promised_seq = 0
 
@@ -162,11 +170,12 @@ class Replica:
             role=self.role,
             epoch=self.view.epoch,
             high_seq=self.accepted_seq,
-            durable_seq=self.facts.high_seq,
+            durable_seq=self.store_facts.high_seq,
             commit_point=self.commit_point,
             following=self.follower.upstream,
             phase=self.follower.phase if not self.is_head else "serving" if self.is_established else "taking over",
             problem=self.problem,
+            learner=learner.node if learner is not None and self.view.upstream_of(learner.node) == self.node else "",
             learner_is_close=is_close,
             learner_is_ready=is_close and self.is_established and self._is_learner_ready(held),
             durable=dict(self.ledger.durable),
@@ -191,6 +200,8 @@ class Replica:
         self._promised_seq = max(self._promised_seq, self.ledger.durable.get(self.node, 0))
         self.ledger = Ledger(view)
         self._feeds_others = bool(view.downstreams_of(self.node))
+        self.subtree = view.subtree_of(self.node)
+        self._subtrees = {node: view.subtree_of(node) for node in view.downstreams_of(self.node)}
         self._end_feeders("the chain changed")
         self.follower.stop()
         # The same head goes on with its history if nobody else can have been head in between.
@@ -277,7 +288,7 @@ class Replica:
             self.window.restart(batch.last_seq)
             return
         self.window.add(batch, durable_seq=self.facts.high_seq)
-        for node, feeder in self.feeders.items():
+        for node, feeder in list(self.feeders.items()):
             if feeder.state is FeederState.STREAMING:
                 self._pump(node, feeder)
 
@@ -285,13 +296,18 @@ class Replica:
         self._learn(event.facts)
 
     def _learn(self, facts: Facts) -> None:
-        self.facts = facts
+        self._set_facts(facts)
         self._note_durable()
+
+    def _set_facts(self, facts: Facts) -> None:
+        self.facts = facts
+        if not facts.is_copying:
+            self.store_facts = facts
 
     def _note_durable(self) -> None:
         """The fsynced end of the log counts for the chain once the log is known to be the chain's."""
-        if self.is_established and self.ledger.note(self.node, self.acknowledged_seq()):
-            self.progress_changed()
+        self.note_own()
+        self.spread_news()
         if any(feeder.deferred is not None for feeder in self.feeders.values()):
             self._answer_deferred()
 
@@ -303,16 +319,26 @@ class Replica:
             return self.facts.high_seq
         return min(self.facts.high_seq, self.ledger.durable.get(learner.node, 0))
 
-    def progress_changed(self) -> None:
+    def note_own(self) -> None:
+        if self.is_established:
+            self.ledger.note(self.node, self.acknowledged_seq())
+
+    def spread_news(self) -> None:
+        """Tell what is newly known to be durable: up what stands behind this replica, down what does not stand behind
+        the one that is told."""
+        news = self.ledger.take_news()
+        if not news:
+            return
         commit_point = self.ledger.find_commit_point()
         if commit_point > self.commit_point:
             self.commit_point = commit_point
             self.emit(Release(commit_point))
         for token, seq in self.waiters.take_reached(self.ledger):
             self.emit(Answer(token, self.ledger.count_copies(seq)))
-        self.follower.acknowledge()
+        if not news.isdisjoint(self.subtree):
+            self.follower.acknowledge()
         for node, feeder in self.feeders.items():
-            if feeder.state is FeederState.STREAMING:
+            if feeder.state is FeederState.STREAMING and not news <= self._subtrees[node]:
                 self._send_progress(node, feeder)
 
     def _log_changed(self) -> None:
@@ -337,11 +363,9 @@ class Replica:
         match message:
             case Ack():
                 feeder.note_acked(message.synced_seq)
-                changed = self.ledger.merge(message.durable, except_node=self.node)
-                if self.is_established:
-                    changed |= self.ledger.note(self.node, self.acknowledged_seq())
-                if changed:
-                    self.progress_changed()
+                self.ledger.merge(message.durable, except_node=self.node)
+                self.note_own()
+                self.spread_news()
                 if feeder.state is FeederState.STREAMING:
                     self._pump(event.node, feeder)
             case AskPiece() | AskRecords():
@@ -483,8 +507,16 @@ class Replica:
         for node, feeder in self.feeders.items():
             self._send_progress(node, feeder)
         self.follower.acknowledge()
+        if self._refused and not self.is_broken:
+            self._offer_again()
         if not self.jobs and not self.is_broken:
             self._catch_up_on_jobs()
+
+    def _offer_again(self) -> None:
+        refused, self._refused = self._refused, []
+        for effect in refused:
+            # The epoch may have been raised meanwhile; a store takes nothing from an older one.
+            self.emit(effect._replace(batch=replace(effect.batch, epoch=max(effect.batch.epoch, self.view.epoch))))
 
     def _catch_up_on_jobs(self) -> None:
         """What the writer refused, or what was not worth a commit of its own."""
@@ -520,20 +552,23 @@ class Replica:
             self.follower.maybe_greet()
 
     def _on_failed(self, event: Failed) -> None:
-        if event.effect is not None:
-            self.jobs -= 1
-        self.facts = event.facts
-        if event.trouble is Trouble.BROKEN or event.effect is None:
+        effect = event.effect
+        self._set_facts(event.facts)
+        if event.trouble is Trouble.BROKEN or effect is None:
             # A head's group was forwarded: downstreams may hold what this store does not.
             self._break(event.reason)
             return
         self.problem = event.reason
+        if isinstance(effect, Apply):
+            # It was forwarded and may be committed further down, so a living upstream never forgets it: it stays a
+            # job until it is stored. Batches behind it are refused too, and wait in their order.
+            self._refused.append(effect)
+            return
+        self.jobs -= 1
         if event.trouble is Trouble.RESET:
             self.follower.start_over()
-        elif not isinstance(event.effect, SaveEpoch | SaveCommitPoint | TakeOver):
-            # Those say nothing of the log and are ordered again with the next tick.
-            # Batches behind the one that was refused are refused too, so the log ends where the store ends.
-            self._log_changed()
+        elif not isinstance(effect, SaveEpoch | SaveCommitPoint | TakeOver):
+            # Those are ordered again with the next tick.
             self.follower.lose(event.reason)
 
     def _break(self, reason: str) -> None:

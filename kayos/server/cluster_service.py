@@ -17,6 +17,7 @@ from kayos.server.maintenance import Maintenance
 from kayos.server.rpc import Call
 from kayos.server.shard import Shard
 from kayos.storage.interface import Usage
+from kayos.wire.chain_codec import shard_view_to_wire
 from kayos.wire.codec import mode_from_wire, retention_from_wire, takeover_to_wire, topic_to_wire
 from kayos.wire.v1 import cluster_pb2
 
@@ -95,10 +96,7 @@ class ClusterService:
         check_name("topic", request.topic)
         topic = await self._coordinator.find_topic(request.topic)
         views = [await self._coordinator.find_view(topic, index) for index in range(topic.shards)]
-        shards = [
-            cluster_pb2.ShardView(shard=view.shard, epoch=view.epoch, chain=view.chain, tails=view.tails)
-            for view in views
-        ]
+        shards = [shard_view_to_wire(view.shard, view.chain_view, view.addresses) for view in views]
         return cluster_pb2.GetViewResponse(topic=topic_to_wire(topic), shards=shards)
 
     async def get_status(self, request: cluster_pb2.GetStatusRequest, call: Call) -> cluster_pb2.GetStatusResponse:
@@ -175,7 +173,18 @@ async def describe_shard(shard: Shard) -> cluster_pb2.ShardStatus:
         sync=state.sync.phase,
         takeover=takeover_to_wire(state.takeover),
         problem=shard.problem,
+        node=shard.place.node,
+        incarnation=state.incarnation,
+        following=report.following,
+        phase=report.phase,
+        commit_point=report.commit_point,
+        durable=report.durable,
+        accepts_writes=shard.accepts_writes,
     )
+    if report.learner:
+        status.learner.node = report.learner
+        status.learner.is_close = report.learner_is_close
+        status.learner.is_ready = report.learner_is_ready
     try:
         usage = await shard.read(shard.store.usage)
     except KayosError as error:

@@ -9,12 +9,15 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from kayos import limits
+from kayos.cluster.chain_file import parse_cluster, read_content
 from kayos.errors import InvalidArgument
+from kayos.model.address import check_address
+from kayos.model.topic import check_name
 from kayos.server.logs import LEVELS
 
 VARIABLE_PREFIX = "KAYOS_"
@@ -26,11 +29,14 @@ _FALSE = ("0", "false", "no", "off")
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """`listen` is HOST:PORT (port 0: any free one). `advertise` is the address that clients are told; empty:
-    the one listened on. `insecure_listen` says in words that other machines may connect without TLS."""
+    the one listened on. `insecure_listen` says in words that other machines may connect without TLS.
+    `cluster_file` names the chains of a static cluster, and `name` is this node's name in it."""
 
     listen: str = "127.0.0.1:7400"
     data: Path = Path("data")
     standalone: bool = False
+    name: str = ""
+    cluster_file: Path | None = None
     advertise: str = ""
     insecure_listen: bool = False
     reflection: bool = True
@@ -61,6 +67,7 @@ class NodeConfig:
         check_address("listen", self.listen, port_min=0)
         if self.advertise:
             check_address("advertise", self.advertise, port_min=1)
+        self._check_place()
         if not is_loopback(self.host) and not self.insecure_listen:
             raise InvalidArgument(
                 f"listen {self.listen!r} is open to other machines, and this version speaks no TLS: listen on "
@@ -73,6 +80,21 @@ class NodeConfig:
         if not 0.1 <= self.full_fraction <= 1.0:
             raise InvalidArgument(f"full_fraction is {self.full_fraction}: give 0.1 to 1.0")
         self._check_numbers()
+
+    def check_runnable(self) -> None:
+        """A node is alone or has a place in a cluster; a file of settings may leave that to the command line."""
+        if not self.standalone and self.cluster_file is None:
+            raise InvalidArgument("say how the node runs: --standalone, or --cluster-file FILE --name NODE")
+
+    def _check_place(self) -> None:
+        if self.name:
+            check_name("name: node", self.name)
+        if self.cluster_file is None:
+            return
+        if self.standalone:
+            raise InvalidArgument(f"standalone and cluster_file {self.cluster_file} are both given: choose one")
+        if not self.name:
+            raise InvalidArgument(f"name is not given: say which node of cluster_file {self.cluster_file} this one is")
 
     def _check_numbers(self) -> None:
         page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -110,7 +132,21 @@ def load_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
     settings |= convert_all(flags, "the command line")
     config = NodeConfig(**settings)
     config.check()
+    if config.cluster_file is None:
+        return config
+    address = find_address(config.cluster_file, config.name)
+    if "listen" not in settings:
+        config = replace(config, listen=address)
+        config.check()
     return config
+
+
+def find_address(cluster_file: Path, name: str) -> str:
+    """Where the cluster file says that this node listens."""
+    nodes = parse_cluster(read_content(cluster_file), cluster_file).nodes
+    if name not in nodes:
+        raise InvalidArgument(f"name {name!r} is not in {cluster_file}, which names {', '.join(nodes)}")
+    return nodes[name]
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -135,8 +171,11 @@ def convert(name: str, value: Any, origin: str) -> Any:
     """A setting as its field's type; text is read, a number in place of a word is an error."""
     wanted = FIELDS[name]
     refused = InvalidArgument(f"{name} = {value!r} in {origin}: expected {getattr(wanted, '__name__', wanted)}")
-    if wanted is Path and isinstance(value, str | Path) and str(value):
-        return Path(value)
+    if wanted in (Path, Path | None) and isinstance(value, str | Path):
+        if str(value):
+            return Path(value)
+        if wanted is not Path:
+            return None
     if wanted is bool and isinstance(value, str):
         if value.lower() not in _TRUE + _FALSE:
             raise refused
@@ -155,12 +194,6 @@ def exact_int(value: float) -> int:
     if not value.is_integer():
         raise ValueError(value)
     return int(value)
-
-
-def check_address(name: str, address: str, *, port_min: int) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) <= 65_535:
-        raise InvalidArgument(f"{name} {address!r} is not HOST:PORT with a port from {port_min} to 65535")
 
 
 def is_loopback(host: str) -> bool:

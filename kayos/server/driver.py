@@ -10,10 +10,11 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kayos.errors import DataLoss, KayosError, ResetRequired, WriteUnknown
-from kayos.limits import READ_CHUNK_BYTES_MAX, ROLLBACK_ROWS_MAX
+from kayos.limits import COPIES_WAIT_S, READ_CHUNK_BYTES_MAX, ROLLBACK_ROWS_MAX
 from kayos.model.takeover import HISTORY_ID_BYTES, TakeoverRow
 from kayos.model.write import Batch
 from kayos.replica.effects import (
@@ -50,26 +51,27 @@ from kayos.replica.events import (
     ReadFailed,
     RecordsFound,
     Sequenced,
+    StopWaiting,
     Synced,
     Trouble,
+    Until,
     Wait,
 )
 from kayos.replica.facts import Facts
 from kayos.replica.machine import Replica
 from kayos.storage.interface import Store, StoreState
-from kayos.stream.messages import Downward, Upward
+
+if TYPE_CHECKING:
+    # The shard owns its driver; the other direction is for the type checker.
+    from kayos.server.neighbours import Neighbours
+    from kayos.server.shard import Place
 
 
 class Surroundings(Protocol):
     """What the driver needs of the shard around it; all on the event loop."""
 
-    def follow(self, node: str) -> None: ...
-
-    def send_up(self, message: Upward) -> None: ...
-
-    def send_down(self, node: str, message: Downward) -> None: ...
-
-    def fetch_view(self, epoch: int) -> None: ...
+    place: "Place"
+    neighbours: "Neighbours"
 
     def released(self, seq: int) -> None: ...
 
@@ -79,12 +81,14 @@ class Surroundings(Protocol):
 
 
 class Driver:
-    """`waits` are the futures behind the tokens of the machine's waits."""
+    """One life of a replica."""
 
     def __init__(self, node: str, store: Store, pool: Executor, around: Surroundings) -> None:
         self.store = store
         self.replica = Replica(node, store.state.incarnation, facts_of(store.state))
-        self.waits: dict[int, asyncio.Future[int]] = {}
+        self._tokens = count(1)
+        # The futures behind the tokens of the machine's waits.
+        self._waits: dict[int, asyncio.Future[int]] = {}
         self.may_commit = False
         self._pool = pool
         self._around = around
@@ -93,10 +97,10 @@ class Driver:
         self._is_stepping = False
         self._is_over = False
         self._performers: dict[type, Callable[[Any], None]] = {
-            Follow: lambda effect: around.follow(effect.node),
-            SendUp: lambda effect: around.send_up(effect.message),
-            SendDown: lambda effect: around.send_down(effect.node, effect.message),
-            FetchView: lambda effect: around.fetch_view(effect.epoch),
+            Follow: lambda effect: around.neighbours.follow(effect.node),
+            SendUp: lambda effect: around.neighbours.send_up(effect.message),
+            SendDown: lambda effect: around.neighbours.send_down(effect.node, effect.message),
+            FetchView: lambda effect: around.place.fetch_view(effect.epoch),
             Release: lambda effect: around.released(effect.seq),
             Serve: self._serve,
             Answer: self._answer,
@@ -127,7 +131,7 @@ class Driver:
         """This life of the replica is over: nothing that still comes back concerns it."""
         self._is_over = True
         self.may_commit = False
-        for token in list(self.waits):
+        for token in list(self._waits):
             self._forsake(Forsake(token, "the replica stopped"))
 
     def _perform(self, effect: Effect) -> None:
@@ -137,16 +141,38 @@ class Driver:
         else:
             self._around.order(effect)  # type: ignore[arg-type]
 
+    async def wait_for_copies(self, history_id: bytes, seq: int, until: Until, copies: int = 0) -> int:
+        """How many there are when the wait is over; WriteUnknown when this head cannot tell any more."""
+        token = next(self._tokens)
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._waits[token] = future
+        self.feed(Wait(token, history_id, seq, until, copies))
+        try:
+            if future.done():
+                return future.result()
+            async with asyncio.timeout(COPIES_WAIT_S):
+                return await future
+        except TimeoutError:
+            held = self.replica.ledger.count_copies(seq)
+            raise WriteUnknown(
+                f"sequence {seq} is on {held} replicas after {COPIES_WAIT_S:g} s: ask again, or send again with the "
+                "same producer number",
+                retry_delay_ms=500,
+            ) from None
+        finally:
+            if self._waits.pop(token, None) is not None:
+                self.feed(StopWaiting(token))
+
     def _serve(self, effect: Serve) -> None:
         self.may_commit = effect.accepts_writes
 
     def _answer(self, effect: Answer) -> None:
-        future = self.waits.pop(effect.token, None)
+        future = self._waits.pop(effect.token, None)
         if future is not None and not future.done():
             future.set_result(effect.copies)
 
     def _forsake(self, effect: Forsake) -> None:
-        future = self.waits.pop(effect.token, None)
+        future = self._waits.pop(effect.token, None)
         if future is not None and not future.done():
             future.set_exception(
                 WriteUnknown(
@@ -197,7 +223,7 @@ class Driver:
             case CancelCopy():
                 store.cancel_copy()
 
-    def group_synced(self, state: StoreState) -> None:
+    def synced(self, state: StoreState) -> None:
         self.feed(Synced(facts_of(state)))
 
     def performed(self, outcomes: Sequence[Done | Failed]) -> None:

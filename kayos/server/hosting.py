@@ -16,8 +16,9 @@ from kayos.cluster.turns import Turns
 from kayos.errors import KayosError, NotMyRole, ShardNotFound, TopicNotFound, Unavailable
 from kayos.limits import TICK_S
 from kayos.model.topic import Topic, check_name
+from kayos.server.committer import cause_of
 from kayos.server.logs import get_log
-from kayos.server.shard import Place, ServedStore, Shard, cause_of
+from kayos.server.shard import Place, ServedStore, Shard
 from kayos.server.shard_directories import ShardDirectories
 
 OpenStore = Callable[[Path, Topic, int], ServedStore]

@@ -22,8 +22,10 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from kayos import limits
+from kayos.cluster.coordinator import Coordinator
 from kayos.cluster.static import StaticCoordinator
-from kayos.errors import FailedPrecondition, InvalidArgument, KayosError
+from kayos.cluster.static_cluster import StaticCluster
+from kayos.errors import FailedPrecondition, KayosError
 from kayos.model.topic import Topic
 from kayos.server.cluster_service import ClusterService
 from kayos.server.config import NodeConfig, is_loopback
@@ -77,6 +79,8 @@ class Node:
         self._maintenance: Maintenance | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._peers = Peers()
+        self._coordinator: Coordinator | None = None
+        self._fetching: asyncio.Task[None] | None = None
         self._log = get_log(node=self._directory.node_id)
         self.address = ""
 
@@ -89,7 +93,7 @@ class Node:
         server = self._make_server()
         port = listen(server, config)
         self.address = config.advertise or advertised_address(config, port)
-        coordinator = StaticCoordinator(config.data, self.node_id, self.address)
+        coordinator = self._coordinator = self._make_coordinator()
         place = Place(coordinator.node_name, self._pool, self._peers, self._fetch_view)
         hosting = Hosting(config.data, coordinator, self._open_store, place)
         self._hosting = hosting
@@ -111,6 +115,7 @@ class Node:
         self._tasks = [
             asyncio.create_task(maintenance.run(), name="maintenance"),
             asyncio.create_task(hosting.tick(), name="tick"),
+            asyncio.create_task(self._hear_changes(coordinator, hosting), name="changes"),
         ]
         self._log.info("ready", address=self.address, data=str(config.data), pid=os.getpid())
 
@@ -129,9 +134,10 @@ class Node:
         self._log.info("stopped")
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *([] if self._fetching is None else [self._fetching])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._maintenance is not None:
             await self._maintenance.close()
         if self._hosting is not None:
@@ -153,8 +159,27 @@ class Node:
         for service in ("", *SERVICES):
             await self._health.set(service, status)
 
+    def _make_coordinator(self) -> Coordinator:
+        config = self._config
+        if config.cluster_file is not None:
+            return StaticCluster(config.cluster_file, config.name, self._report_cluster_file)
+        return StaticCoordinator(config.data, self.node_id, self.address)
+
+    def _report_cluster_file(self, problem: str) -> None:
+        self._log.error("the cluster file is not followed", reason=problem)
+
     def _fetch_view(self, epoch: int) -> None:
-        """Somebody knows a later epoch."""
+        """Somebody knows a later epoch: look again, once, however many say so."""
+        if self._coordinator is not None and (self._fetching is None or self._fetching.done()):
+            self._fetching = asyncio.create_task(self._coordinator.fetch(), name="fetch")
+
+    async def _hear_changes(self, coordinator: Coordinator, hosting: Hosting) -> None:
+        """For ever: pass on what the coordinator says."""
+        async for _ in coordinator.changes():
+            try:
+                await hosting.refresh()
+            except KayosError as error:
+                self._log.warning("the change of the cluster cannot be followed yet", reason=error.message)
 
     def _open_store(self, directory: Path, topic: Topic, index: int) -> ServedStore:
         return open_store(directory, topic, index, self._config)
@@ -184,8 +209,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[str], None] | None = None) 
     `on_ready` is told the address once the node serves.
     """
     config.check()
-    if not config.standalone:
-        raise InvalidArgument("this version runs nodes alone only: say --standalone")
+    config.check_runnable()
     set_up_logs(level=config.log_level, log_format=config.log_format)
     # Whatever creates a file, it is private.
     os.umask(0o077)

@@ -1,7 +1,7 @@
 """The service of nodes: a downstream replica opens one stream per shard and says Hello.
 
-Whoever speaks is checked before the shard's machine hears of it: the shard must be here, the node must follow this one in
-the current view, and every word must be sound. Each way to be wrong has its own error.
+Whoever speaks is checked before the shard's machine hears of it: the shard must be here, the node must follow this one
+in the current view, and every word must be sound. Each way to be wrong has its own error.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from kayos.limits import HELLO_S
 from kayos.server.hosting import Hosting
 from kayos.server.rpc import Call
 from kayos.server.shard import Shard
-from kayos.stream.messages import Downward, Hello
+from kayos.stream.messages import Downward, Hello, Piece
 from kayos.wire.replication_codec import UpwardAssembler, encode_downward
 
 
@@ -21,18 +21,23 @@ class Downstream:
     """One stream's way out. What waits here is bounded by the machine: bytes in flight, one piece per question."""
 
     def __init__(self) -> None:
-        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[Downward | None] = asyncio.Queue()
 
     def send(self, message: Downward) -> None:
-        for encoded in encode_downward(message):
-            self._outgoing.put_nowait(encoded)
+        self._outgoing.put_nowait(message)
 
     def close(self) -> None:
         self._outgoing.put_nowait(None)
 
     async def send_all(self, call: Call) -> None:
-        while (encoded := await self._outgoing.get()) is not None:
-            await call.write(encoded)
+        """Encoded only now, so that what was given up meanwhile costs nothing; pieces, which are large, in a thread."""
+        while (message := await self._outgoing.get()) is not None:
+            if isinstance(message, Piece):
+                parts = await asyncio.to_thread(encode_downward, message)
+            else:
+                parts = encode_downward(message)
+            for encoded in parts:
+                await call.write(encoded)
 
 
 class ReplicationService:
@@ -46,22 +51,26 @@ class ReplicationService:
             hello = await read_hello(requests, assembler)
         assert assembler.key is not None
         shard = self._hosting.find_by_id(assembler.key.topic_id, assembler.key.shard)
-        shard.check_hello(hello)
+        check_hello(shard, hello)
         downstream = Downstream()
         sending = asyncio.create_task(downstream.send_all(call))
         receiving = asyncio.create_task(receive_all(requests, assembler, shard, hello.node, downstream))
         undo = call.gate.on_drain(downstream.close)
         try:
-            shard.downstream_came(hello.node, downstream, hello)
+            shard.neighbours.came(hello.node, downstream, hello)
             done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             undo()
-            shard.downstream_left(hello.node, downstream)
+            shard.neighbours.left(hello.node, downstream)
             for task in (sending, receiving):
                 task.cancel()
             await asyncio.gather(sending, receiving, return_exceptions=True)
+
+
+def check_hello(shard: Shard, hello: Hello) -> None:
+    shard.neighbours.check_hello(hello, shard.view, shard.place.node)
 
 
 async def read_hello(requests: AsyncIterator[bytes], assembler: UpwardAssembler) -> Hello:
@@ -82,5 +91,5 @@ async def receive_all(
         if message is None:
             continue
         if isinstance(message, Hello):
-            shard.check_hello(message)
-        shard.downstream_said(node, downstream, message)
+            check_hello(shard, message)
+        shard.neighbours.said(node, downstream, message)

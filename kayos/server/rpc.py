@@ -84,7 +84,7 @@ class Call:
 def bind_service(
     service: object, methods: Mapping[str, Method], gate: Gate, *, is_raw: bool = False
 ) -> grpc.GenericRpcHandler:
-    """A generic handler for all methods of one service. A raw service gets its streams' bytes and parses them itself."""
+    """A generic handler for all methods of one service. A raw service parses the bytes of its streams itself."""
     handlers: dict[str, Any] = {}
     for method in methods.values():
         serve = getattr(service, method.handler_name)

@@ -1,4 +1,4 @@
-"""The connection to the replica that this one follows: opened again and again, with a growing pause, until told to stop.
+"""The connection to the replica that this one follows: opened again and again, at growing intervals, until closed.
 
 One stream carries the whole conversation. Words go out in the order they were given; the machine bounds how many can
 be under way. When the stream breaks the machine is told, and told again when the next one stands.
@@ -15,13 +15,14 @@ from grpc import aio
 from kayos.errors import KayosError, StaleEpoch
 from kayos.limits import LINK_CONNECT_S, LINK_DELAY_S_MAX, LINK_DELAY_S_MIN
 from kayos.replica.events import Event, FromUpstream, LinkLost, LinkReady
-from kayos.stream.messages import Upward
+from kayos.stream.messages import Downward, Upward
 from kayos.wire.methods import REPLICATION_METHODS
 from kayos.wire.replication_codec import DownwardAssembler, ShardKey, encode_upward
 from kayos.wire.status import error_from_rpc
 
 _PATH = REPLICATION_METHODS["Follow"].path
 _PATIENT_S = 2.0
+_LARGE_BYTES = 1 << 20
 
 
 class UpstreamLink:
@@ -111,7 +112,7 @@ class UpstreamLink:
             self._feed(LinkReady(self.node))
             assembler = DownwardAssembler()
             while (encoded := await call.read()) is not aio.EOF:
-                message = assembler.feed(encoded)
+                message = await self._decode(assembler, encoded)
                 if message is not None:
                     self._feed(FromUpstream(self.node, message))
             if (code := await call.code()) is not grpc.StatusCode.OK:
@@ -120,6 +121,13 @@ class UpstreamLink:
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
+
+    @staticmethod
+    async def _decode(assembler: DownwardAssembler, encoded: bytes) -> Downward | None:
+        """What is large takes long, and must not hold up the other shards of the node."""
+        if len(encoded) < _LARGE_BYTES:
+            return assembler.feed(encoded)
+        return await asyncio.to_thread(assembler.feed, encoded)
 
     async def _send_all(self, call: Any) -> None:
         outgoing = self._outgoing

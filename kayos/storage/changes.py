@@ -90,15 +90,15 @@ class Changes:
         PUT. A row that is replaced is retained as replaced by the new one, or by an earlier revision of `first_seqs`.
         The many small steps are grouped by table and sorted, which LMDB rewards with locality.
         """
-        stored_forms = sorted([*keyed.values(), *unkeyed])
+        stored_forms = [*keyed.values(), *unkeyed]
         if not stored_forms:
             return stored_forms
+        checksums = checksums_in(stored_forms)
+        self.log_sums.add_all(len(stored_forms), size=sum(map(len, stored_forms)), checksums=sum(checksums))
         if keyed:
-            self._put_keys(keyed, special, first_seqs)
+            self._put_keys(make_key_rows(keyed, checksums, special), first_seqs)
+        stored_forms.sort()
         self.txn.cursor(self.tables.log).putmulti([(stored[:8], stored) for stored in stored_forms], append=True)
-        self.log_sums.add_all(
-            len(stored_forms), size=sum(map(len, stored_forms)), checksums=sum(checksums_in(stored_forms))
-        )
         if special:
             self._index_special([stored[:8] for stored in stored_forms if stored[:8] in special], special)
         (last_seq,) = SEQ.unpack_from(stored_forms[-1])
@@ -114,10 +114,7 @@ class Changes:
             if expires_at_ms:
                 self.txn.put(pack_seq(expires_at_ms) + seq_key, b"", db=self.tables.expiry)
 
-    def _put_keys(
-        self, keyed: Mapping[bytes, bytes], special: Mapping[bytes, Special], first_seqs: Mapping[bytes, bytes]
-    ) -> None:
-        key_rows = make_key_rows(keyed, special)
+    def _put_keys(self, key_rows: list[tuple[bytes, bytes]], first_seqs: Mapping[bytes, bytes]) -> None:
         key_rows.sort()
         cursor = self.txn.cursor(self.tables.keys)
         replaced = cursor.getmulti([slot for slot, _ in key_rows])
@@ -132,34 +129,29 @@ class Changes:
         first_seqs: Mapping[bytes, bytes],
     ) -> None:
         """Take the older revisions out of the log, in sequence order."""
-        plain = [row for _, row in replaced]
-        seqs, flags, _, _ = zip(*KEY_ROW.iter_unpack(b"".join(plain)), strict=True)
-        if flags.count(_PLAIN) != len(plain) or min(seqs) <= self.pinned_seq:
-            pinned_key = pack_seq(self.pinned_seq)
-            plain = [row for row in plain if row[8] == _PLAIN and row[:8] > pinned_key]
-            self._take_out_others(replaced, set(plain), dict(key_rows), first_seqs)
-        self._delete_plain(plain)
-
-    def _delete_plain(self, key_rows: list[bytes]) -> None:
-        """Nothing but the log knows these, and no pin shows them: they need not be read."""
-        _, _, checksums, sizes = zip(*KEY_ROW.iter_unpack(b"".join(key_rows)), strict=True) if key_rows else [()] * 4
-        self.log_sums.remove_all(len(key_rows), size=sum(sizes), checksums=sum(checksums))
+        plain = []
+        others = []
+        size_removed = checksums_removed = 0
+        pinned_seq, put, unpack = self.pinned_seq, _PLAIN, KEY_ROW.unpack
+        for slot, row in replaced:
+            seq, flags, checksum, size = unpack(row)
+            if flags == put and seq > pinned_seq:
+                plain.append(row[:8])
+                size_removed += size
+                checksums_removed += checksum
+            else:
+                others.append((row[:8], slot))
+        self.log_sums.remove_all(len(plain), size=size_removed, checksums=checksums_removed)
+        plain.sort()
         delete, log = self.txn.delete, self.tables.log
-        for seq_key in sorted([row[:8] for row in key_rows]):
+        for seq_key in plain:
             if not delete(seq_key, db=log):
                 raise _missing_row(seq_key)
-
-    def _take_out_others(
-        self,
-        replaced: list[tuple[bytes, bytes]],
-        plain: set[bytes],
-        new_rows: dict[bytes, bytes],
-        first_seqs: Mapping[bytes, bytes],
-    ) -> None:
-        new_rows |= {slot_of(key): seq_key for key, seq_key in first_seqs.items()}
-        for seq_key, slot in sorted([(row[:8], slot) for slot, row in replaced if row not in plain]):
-            (replaced_by,) = SEQ.unpack_from(new_rows[slot])
-            self.take_out(seq_key, replaced_by=replaced_by)
+        if others:
+            new_rows = dict(key_rows) | {slot_of(key): seq_key for key, seq_key in first_seqs.items()}
+            for seq_key, slot in sorted(others):
+                (replaced_by,) = SEQ.unpack_from(new_rows[slot])
+                self.take_out(seq_key, replaced_by=replaced_by)
 
     def take_out(self, seq_key: bytes, *, replaced_by: int | None) -> Record:
         """Remove one row from the log and its indexes; keep it for the pins that need it.
@@ -206,7 +198,7 @@ class Changes:
         """Put a message back at its own sequence, below the log's end."""
         seq_key = stored[:8]
         special = {seq_key: (record.kind, record.expires_at_ms)}
-        ((slot, row),) = make_key_rows({record.key: stored}, special)
+        ((slot, row),) = make_key_rows({record.key: stored}, [checksum_in(stored)], special)
         self.txn.put(slot, row, db=self.tables.keys)
         self.txn.put(seq_key, stored, db=self.tables.log)
         self.log_sums.add(checksum=checksum_in(stored), size=len(stored))
@@ -336,17 +328,18 @@ class Changes:
             self.txn.put(SYNC, pack_sync(SyncRow(state.sync, state.lacks_retained)), db=meta)
 
 
-def make_key_rows(keyed: Mapping[bytes, bytes], special: Mapping[bytes, Special]) -> list[tuple[bytes, bytes]]:
-    """(slot, row of `keys`) of each message."""
+def make_key_rows(
+    keyed: Mapping[bytes, bytes], checksums: Sequence[int], special: Mapping[bytes, Special]
+) -> list[tuple[bytes, bytes]]:
+    """(slot, row of `keys`) of each message; `checksums` are theirs, and maybe others' behind them."""
     pack, size_of, put = KEY_ROW_REST.pack, len, _PLAIN
-    checksums = checksums_in(keyed.values())
     if not special and max(map(len, keyed)) < LMDB_KEY_BYTES_MAX:
         return [
             (key, stored[:8] + pack(put, checksum, size_of(stored)))
-            for (key, stored), checksum in zip(keyed.items(), checksums, strict=True)
+            for (key, stored), checksum in zip(keyed.items(), checksums, strict=False)
         ]
     rows = []
-    for (key, stored), checksum in zip(keyed.items(), checksums, strict=True):
+    for (key, stored), checksum in zip(keyed.items(), checksums, strict=False):
         kind, expires_at_ms = special.get(stored[:8], _NOT_SPECIAL)
         flags = kind | HAS_EXPIRY if expires_at_ms else kind
         rows.append((slot_of(key), stored[:8] + pack(flags, checksum, size_of(stored))))

@@ -1,8 +1,8 @@
 """The proof that two replicas' stores are equal at one boundary: `kayos check --compare`.
 
 Both are proven sound first, then read side by side, row by row, never loaded. What is a copy's own is left out: epoch,
-incarnation, commit point, and retained rows that no living pin needs. The key index, tombstones and expiry follow from the
-log, which the check of each store has proven.
+incarnation, commit point, and retained rows that no living pin needs. The key index, tombstones and expiry follow from
+the log, which the check of each store has proven.
 
 Copies that end at different sequences cannot be proven equal: rows that were replaced in between are gone. All that can
 be told is whether the shorter one may be an earlier state of the longer: by their takeover tables, and because every

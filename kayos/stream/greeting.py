@@ -27,6 +27,8 @@ def answer_hello(hello: Hello, own: Upstream) -> Verdict:
     session, epoch = hello.session, hello.epoch
     if not hello.sync.is_ready:
         return _answer_unfinished(hello, own)
+    if is_merely_ahead(hello, own):
+        return Continue(session, epoch, own.takeover)
     point = find_divergence(own.takeover, hello.takeover, up_high=own.high_seq, down_high=hello.high_seq)
     if goes_below_commit(hello, point):
         return Wedge(session, epoch, _describe(hello, point))
@@ -34,8 +36,6 @@ def answer_hello(hello: Hello, own: Upstream) -> Verdict:
         return Reset(session, epoch, "there is no common history")
     if point == hello.high_seq:
         return _answer_prefix(hello, own)
-    if is_merely_ahead(hello, own):
-        return Continue(session, epoch, own.takeover)
     if own.purge_seq > point or hello.removal_seq > point:
         return Reset(session, epoch, f"messages were removed above the divergence point {point}")
     return RollBack(session, epoch, point)
@@ -72,12 +72,13 @@ def _answer_prefix(hello: Hello, own: Upstream) -> Verdict:
 
 
 def _answer_unfinished(hello: Hello, own: Upstream) -> Verdict:
-    """A copy in the middle of a catch-up goes on only with a source that holds the state it was taken from."""
+    """A copy in the middle of a catch-up goes on only with a source that holds the state it was taken from, and all that
+    the replica has seen committed: what is copied will replace what it held."""
     sync = hello.sync
+    point = find_divergence(own.takeover, hello.takeover, up_high=own.high_seq, down_high=hello.high_seq)
+    if goes_below_commit(hello, point) and not is_merely_ahead(hello, own):
+        return Wedge(hello.session, hello.epoch, _describe(hello, point))
     if not holds_source(hello, own):
-        point = find_divergence(own.takeover, hello.takeover, up_high=own.high_seq, down_high=hello.high_seq)
-        if goes_below_commit(hello, point):
-            return Wedge(hello.session, hello.epoch, _describe(hello, point))
         return Reset(hello.session, hello.epoch, f"what was copied up to {sync.end_seq} comes from another history")
     if misses_deletes(hello, own):
         return Reset(hello.session, hello.epoch, f"tombstones were purged up to {own.purge_seq} meanwhile")

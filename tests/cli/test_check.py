@@ -87,3 +87,49 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
     assert kayos("check", str(tmp_path / "nowhere")).code == 2
     (tmp_path / "file").write_text("")
     assert kayos("check", str(tmp_path / "file")).code == 2
+
+
+def test_equal_data_is_proven_equal(data: Path, clean: Path) -> None:
+    kayos = Kayos("127.0.0.1:1")
+    rows = kayos.ok("check", "--compare", str(clean), str(data)).json
+    assert sorted(row["store"] for row in rows) == ["one/0", "two/0", "two/1"]
+    assert all(row["equal"] and row["differences"] == [] for row in rows)
+    table = kayos.ok("check", "--compare", str(clean), str(data), "-o", "table").out.decode().splitlines()
+    assert table[0].split() == ["STORE", "DIRECTORY", "OTHER", "HIGH_SEQ", "OTHER_HIGH_SEQ", "EQUAL"]
+    one, other = stores(clean)[0], stores(data)[0]
+    assert kayos.ok("check", "--compare", str(one), str(other)).json[0]["equal"]
+
+
+def test_replicas_that_differ_are_told_apart(data: Path, clean: Path) -> None:
+    kayos = Kayos("127.0.0.1:1")
+    with NodeProcess.start(data) as node:
+        Kayos(node.address).ok("produce", "one", "-K", ":", stdin=b"key-1:changed\n")
+        running = kayos("check", "--compare", str(clean), str(data))
+        assert running.code == 6 and "stop it first" in running.err
+        assert node.stop() == 0
+    result = kayos("check", "--compare", str(clean), str(data))
+    # The node took over every shard when it started, so each of them differs by that.
+    assert result.code == 1 and "not proven equal" in result.err and result.err.count("\n") == 1
+    (row,) = [row for row in result.json if row["store"] == "one/0"]
+    assert not row["equal"] and row["prefix"]
+    assert row["high_seq"] < row["other_high_seq"]
+    assert "equality can only be proven at one boundary" in row["differences"][0]
+
+
+def test_what_cannot_be_compared_is_refused(data: Path, clean: Path, tmp_path: Path) -> None:
+    kayos = Kayos("127.0.0.1:1")
+    one, two = stores(data)[:2]
+    for arguments in (
+        ["--compare", str(data)],
+        ["--compare", str(data), str(data)],
+        ["--compare", str(data), str(stores(clean)[0])],
+        [str(data), str(clean)],
+        [],
+    ):
+        assert kayos("check", *arguments).code == 2, arguments
+    different = kayos("check", "--compare", str(one), str(two))
+    assert different.code == 1 and "different shards" in different.err
+    strange = tmp_path / "strange"
+    shutil.copytree(one, strange / "shards" / "unknown-0")
+    nothing = kayos("check", "--compare", str(data), str(strange))
+    assert nothing.code == 1 and "no shard in common" in nothing.err

@@ -112,6 +112,8 @@ def test_bad_settings_are_told_before_the_disk_is_touched(tmp_path: Path) -> Non
     no_toml.write_text("= = =")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[nodes]\na = "127.0.0.1:7401"\n')
     alone = ("node", "run", "--standalone", "--data", str(data), "--listen", "127.0.0.1:0")
     for arguments, reason in (
         (("node", "run", "--data", str(data)), "--standalone"),
@@ -126,6 +128,10 @@ def test_bad_settings_are_told_before_the_disk_is_touched(tmp_path: Path) -> Non
         ((*alone, "--log-level", "loud"), "log_level"),
         (("node", "run", "--standalone", "--data", str(data), "--listen", "0.0.0.0:0"), "insecure_listen"),
         (("node", "run", "--standalone", "--data", str(data), "--listen", "nowhere"), "HOST:PORT"),
+        ((*alone, "--cluster-file", str(cluster), "--name", "a"), "both given"),
+        (("node", "run", "--data", str(data), "--cluster-file", str(cluster)), "name is not given"),
+        (("node", "run", "--data", str(data), "--cluster-file", str(cluster), "--name", "z"), "which names a"),
+        (("node", "run", "--data", str(data), "--cluster-file", str(bad), "--name", "a"), "nodes is missing"),
     ):
         refused = kayos(*arguments)
         assert refused.code == 2 and reason in refused.err and refused.err.count("\n") == 1, refused

@@ -101,3 +101,42 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load_config(tmp_path / "nothing.toml", {}, {})
     with pytest.raises(InvalidArgument, match="cannot read the configuration"):
         load_config(tmp_path, {}, {})
+
+
+CLUSTER = """
+[nodes]
+a = "127.0.0.1:7401"
+b = "127.0.0.1:7402"
+"""
+
+
+def test_a_node_of_a_cluster_listens_where_the_file_says_unless_told_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(CLUSTER)
+    config = load_config(None, {"KAYOS_NAME": "b"}, {"cluster_file": str(file)})
+    assert (config.name, config.cluster_file, config.listen) == ("b", file, "127.0.0.1:7402")
+    config.check_runnable()
+    told = load_config(None, {}, {"cluster_file": file, "name": "a", "listen": "127.0.0.1:9"})
+    assert told.listen == "127.0.0.1:9"
+    assert load_config(None, {}, {"cluster_file": "", "name": ""}) == NodeConfig()
+
+
+def test_a_node_is_alone_or_has_a_name_in_the_cluster_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(CLUSTER)
+    for flags, complaint in (
+        ({"cluster_file": file, "name": "a", "standalone": True}, "both given: choose one"),
+        ({"cluster_file": file}, "name is not given"),
+        ({"cluster_file": file, "name": "Not so"}, "name: node name 'Not so' is not allowed"),
+        ({"cluster_file": file, "name": "z"}, f"name 'z' is not in {file}, which names a, b"),
+        ({"cluster_file": tmp_path / "none.toml", "name": "a"}, "cannot read the cluster file"),
+    ):
+        with pytest.raises(InvalidArgument) as refused:
+            load_config(None, {}, flags)
+        assert complaint in refused.value.message
+    file.write_text(CLUSTER.replace("127.0.0.1:7401", "10.0.0.1:7401"))
+    with pytest.raises(InvalidArgument, match="open to other machines"):
+        load_config(None, {}, {"cluster_file": file, "name": "a"})
+    with pytest.raises(InvalidArgument, match="--standalone, or --cluster-file"):
+        NodeConfig().check_runnable()
+    NodeConfig(standalone=True).check_runnable()

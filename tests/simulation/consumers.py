@@ -40,12 +40,15 @@ class Consumer:
         self.state: dict[bytes, bytes] = {}
         self.saved: dict[Mark, dict[bytes, bytes]] = {BEGINNING: {}}
         self.committed_seq = 0
+        # Until then it waits for the view that it has opened.
+        self._patient_until = 0.0
         world.later(3.0 + world.random() * 5.0, None, self._turn, None)
 
     def _turn(self, _: object) -> None:
         world = self._world
         if not world.is_healing:
-            self.read(world.nodes[self._choose_tail()])
+            if world.now >= self._patient_until:
+                self.read(world.nodes[self._choose_tail()])
             world.later(1.0 + world.random() * 5.0, None, self._turn, None)
 
     def _choose_tail(self) -> str:
@@ -67,13 +70,13 @@ class Consumer:
         mark = Mark(state.takeover.find_history_at(state.high_seq), state.high_seq, self.mark.seq, state.high_seq)
         records = node.store.read_log(self.mark.seq, bytes_max=ALL_BYTES).records
         node.views.append(View(self, self.mark, mark, records))
+        self._patient_until = self._world.now + self._world.random() * 60.0
         node.deliver()
 
     def _can_continue(self, node: "Node") -> bool:
-        """A tail may be merely behind; it must never order a rollback, nor forget what it showed."""
+        """A tail must never order a rollback, nor forget what it showed. One that is not sure of its own log (it may be
+        behind, or hold what will be undone) cannot judge: the consumer waits."""
         state, mark = node.store.state, self.mark
-        if mark.seq > state.high_seq:
-            return False
         try:
             state.takeover.check_position(
                 history_id=mark.history_id,
@@ -82,14 +85,18 @@ class Consumer:
                 floor_seq=state.floors.reader_seq,
             )
         except RollbackRequired as error:
+            if not node.replica.is_established:
+                return False
             if not self._world.was_forced:
                 self._world.fail(f"rollback of a consumer: {self.name} at {mark}, by {node.name}: {error}")
             self._begin_again()
         except ResetRequired as error:
+            if not node.replica.is_established and mark.seq >= state.floors.reader_seq:
+                return False
             if mark.seq >= state.floors.reader_seq and not self._world.was_forced:
                 self._world.fail(f"reset of a consumer: {self.name} at {mark}, by {node.name}: {error}")
             self._begin_again()
-        return True
+        return self.mark.seq <= state.high_seq
 
     def _begin_again(self) -> None:
         self.mark, self.state = BEGINNING, {}
@@ -114,6 +121,7 @@ class Consumer:
                 self.state.pop(record.key, None)
         view.state = dict(self.state)
         self.mark = view.mark
+        self._patient_until = 0.0
         self._world.checks.deliver(node, self, view)
         if self._world.story is not None:
             self._world.note(node, f"shows {self.name}", view.mark)

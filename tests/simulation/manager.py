@@ -74,9 +74,11 @@ class Manager:
         world.later(world.round * (0.5 + world.random()), None, self.observe, None)
 
     def _look_at(self, node: "Node") -> Seen:
-        replica, state = node.replica, node.store.state
+        replica, state = node.replica, node.kept_state
         rows = state.takeover.rows
         is_wedged = replica.follower.state is FollowerState.WEDGED and replica.view.epoch == self.view.epoch
+        if is_wedged and not self._world.was_forced:
+            self._world.fail(f"wedge: nothing committed is lost, but {node.name} says {replica.problem}")
         is_suspect = node.suspected_until > self._world.now or replica.is_broken or is_wedged or node.is_paused
         return Seen(
             incarnation=replica.incarnation,
@@ -104,7 +106,8 @@ class Manager:
             self.publish(self.view.members[:-1], seen, tails=self.view.tails)
         elif learner is not None:
             self._plan_learner(learner, seen)
-        elif len(survivors) < self._wanted.replicas:
+        elif len(survivors) < self._wanted.replicas and len(self.chains) == 1:
+            # A newcomer works on its disk in place, so no chain that counts may still need that disk.
             self._plan_newcomer(seen)
 
     def _is_alive(self, member: Member, seen: Observation) -> bool:
@@ -221,6 +224,12 @@ class Manager:
         if found is None or found.is_suspect or not found.is_whole:
             return False
         return chain.disks.get(name) == found.disk
+
+    def force(self, node: "Node") -> None:
+        """`force-unclean`: this copy is the shard from now on, whatever others hold."""
+        seen = {node.name: self._look_at(node)}
+        self.chains = []
+        self.publish((Member(node.name, node.replica.incarnation),), seen, tails=1)
 
     # Adding
 

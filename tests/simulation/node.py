@@ -111,6 +111,12 @@ class Node:
         return self.paused_until > self.world.now
 
     @property
+    def kept_state(self) -> StoreState:
+        """What a crash would leave: the store, not the copy that is filled beside it."""
+        left = self.store._left
+        return self.store.state if left is None else left[0]
+
+    @property
     def is_whole(self) -> bool:
         state = self.store.state
         return state.sync.is_ready or state.is_copying
@@ -342,6 +348,8 @@ class Node:
         """Hand out the views that consumers may see by now."""
         waiting, self.views = self.views, []
         for view in waiting:
+            if not self.stands(view):
+                continue
             if self.may_deliver(view.mark.seq):
                 view.consumer.deliver(self, view)
             else:
@@ -349,6 +357,10 @@ class Node:
 
     def may_deliver(self, seq: int) -> bool:
         return seq <= self.released
+
+    def stands(self, view: "View") -> bool:
+        """Whether the log still holds what was opened: the commit point is a bare sequence, of the log as it is now."""
+        return not view.mark.seq or self.replica.holds(view.mark.history_id, view.mark.seq)
 
     def _serve(self, effect: Serve) -> None:
         self.serving = effect.accepts_writes

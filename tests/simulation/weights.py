@@ -4,6 +4,8 @@ A swarm: every kind of fault is absent from about half of the schedules, so that
 of `kayos.limits` are set so small that a schedule of a few hundred steps reaches them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -40,13 +42,39 @@ class Bounds:
     piece_bytes: int
 
     def install(self) -> None:
-        follower = kayos.replica.follower
-        follower.LINK_SILENT_TICKS_MAX = self.silent_ticks  # type: ignore[attr-defined]
-        follower.PIECES_AHEAD_MAX = self.pieces_ahead  # type: ignore[attr-defined]
-        follower.ROLLBACK_KEYS_PER_QUESTION = self.keys_per_question  # type: ignore[attr-defined]
-        follower.ROLLBACK_BYTES_MAX = self.rollback_bytes  # type: ignore[attr-defined]
-        kayos.stream.window.WINDOW_COUNT_MAX = self.window_count  # type: ignore[attr-defined]
-        kayos.replica.feeder.LINK_IN_FLIGHT_BYTES_MAX = self.in_flight_bytes  # type: ignore[attr-defined]
+        for (module, name), value in zip(_PLACES, self._values(), strict=True):
+            setattr(module, name, value)
+
+    def _values(self) -> tuple[int, ...]:
+        return (
+            self.silent_ticks,
+            self.pieces_ahead,
+            self.keys_per_question,
+            self.rollback_bytes,
+            self.window_count,
+            self.in_flight_bytes,
+        )
+
+
+_PLACES = (
+    (kayos.replica.follower, "LINK_SILENT_TICKS_MAX"),
+    (kayos.replica.follower, "PIECES_AHEAD_MAX"),
+    (kayos.replica.follower, "ROLLBACK_KEYS_PER_QUESTION"),
+    (kayos.replica.follower, "ROLLBACK_BYTES_MAX"),
+    (kayos.stream.window, "WINDOW_COUNT_MAX"),
+    (kayos.replica.feeder, "LINK_IN_FLIGHT_BYTES_MAX"),
+)
+
+
+@contextmanager
+def bounds_given_back() -> Iterator[None]:
+    """Whatever schedules install in here, the limits are the product's again after it."""
+    kept = [(module, name, getattr(module, name)) for module, name in _PLACES]
+    try:
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
 
 
 @dataclass(frozen=True)
@@ -63,6 +91,7 @@ class Weights:
     broken: float
     slow_disk: float
     controls: float
+    waits: float
     steps: int
 
 
@@ -110,7 +139,8 @@ def draw_weights(rng: Random, profile: Profile) -> Weights:
         no_room=_maybe(rng, 0.2, 0.08),
         broken=_maybe(rng, 0.2, 0.03),
         slow_disk=_maybe(rng, 0.5, 0.4),
-        controls=_maybe(rng, 0.7, 0.4),
+        controls=_maybe(rng, 0.7, 0.5),
+        waits=_maybe(rng, 0.5, 0.4),
         steps=100 + int(rng.random() * 120),
     )
     return replace(drawn, **profile.weights)  # type: ignore[arg-type]

@@ -5,11 +5,13 @@ so no two are alike and the seed decides every order. A step is one event given 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
 from kayos.model.chain import MemberState
+from kayos.replica.follower import FollowerState
 from kayos.storage.interface import Identity
 from kayos.storage.memory import MemoryStore
 from tests.simulation.checks import Checks, Violation
@@ -20,7 +22,7 @@ from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.weights import SWARM, Profile, draw_bounds, draw_settings, draw_weights
 
-FAULTY_TIME_MAX = 250.0
+FAULTY_TIME_MAX = 120.0
 HEALING_TIME_MAX = 900.0
 HEALING_STEPS_MAX = 12_000
 
@@ -61,6 +63,8 @@ class World:
         self.manager.begin()
         self.clients = Clients(self)
         self.consumers = [Consumer(self, f"c{index}") for index in range(1 + int(rng.random() * 2))]
+        if profile.forced:
+            self.later(10.0, None, self._operate, None)
         self._fault_names = [name for name, weight in self.weights.faults.items() if weight]
         self._fault_total = sum(self.weights.faults.values())
         if self._fault_names:
@@ -200,6 +204,18 @@ class World:
         node.suspected_until = self.now + 4.0 + self.random() * 20.0
         self.note(node, "is suspected", None)
 
+    def _operate(self, _: object) -> None:
+        """An operator who knows no patience: starts the shard with any copy, gives up the disks of those that wedge."""
+        self.later(4.0 + self.random() * 8.0, None, self._operate, None)
+        for node in self.nodes.values():
+            if node.is_up and node.replica.follower.state is FollowerState.WEDGED:
+                self.crash(node, wipe=True, delay_max=2.0)
+        whole = [node for node in self.nodes.values() if node.is_up and node.is_whole]
+        is_stuck = self.nodes[self.manager.view.head] not in whole
+        if whole and self.random() < 0.5 and (is_stuck or not self.is_healing):
+            self.was_forced = True
+            self.manager.force(whole[int(self.random() * len(whole))])
+
     # The two phases
 
     def run(self) -> None:
@@ -208,11 +224,17 @@ class World:
         self.heal()
         self.checks.finish()
 
+    def dismantle(self) -> None:
+        """Let go of everything at once: a world is one knot of references, and untying it is cheaper than a collector."""
+        self._heap.clear()
+        for part in (*self.nodes.values(), *self.consumers, self.clients, self.checks, self.network, self.manager):
+            part.__dict__.clear()
+        self.__dict__.clear()
+
     def heal(self) -> None:
         self.note(None, "heals", None)
         self.is_healing = True
-        weights = self.weights
-        object.__setattr__(self, "weights", self.heal_weights(weights))
+        self.weights = replace(self.weights, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0, slow_disk=0.0)
         self.network.heal_all()
         for node in self.nodes.values():
             node.suspected_until = 0.0
@@ -220,9 +242,13 @@ class World:
             if not node.is_up:
                 self.later(self.random() * 3.0, None, self._restart, node)
         deadline, steps_max = self.now + HEALING_TIME_MAX, self.steps + HEALING_STEPS_MAX
-        self._probe_at = self.now + 1.0
+        looked_at = 0.0
 
         def is_over() -> bool:
+            nonlocal looked_at
+            if self.now < looked_at:
+                return False
+            looked_at = self.now + 0.5
             if self.now > deadline or self.steps > steps_max:
                 self.fail(f"liveness: not healed: {self.describe()}")
             return self.is_healed()
@@ -233,11 +259,6 @@ class World:
                 consumer.read(self.nodes[name])
             if consumer.mark.seq != self.nodes[name].store.state.high_seq:
                 self.fail(f"liveness: {consumer.name} came to {consumer.mark.seq} only")
-
-    def heal_weights(self, weights: Any) -> Any:
-        from dataclasses import replace
-
-        return replace(weights, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0, slow_disk=0.0)
 
     def is_healed(self) -> bool:
         """The chain has its length, everybody has everything and is asked for nothing; once a probe was written."""

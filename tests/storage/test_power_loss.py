@@ -23,11 +23,14 @@ from tests.seeds import choose_seed
 from .fork_server import ForkServer, child_environment
 from .helpers import COMPACT
 from .power_loss import WAYS, Disk, read_journal
+from .replica_story import ReplicaStory, check_replica
 from .story import OPTIONS, Point, Writer, check_story, read_points, send_again
 
 SHIM = Path(__file__).with_name("power_loss_shim.c")
 SEEDS = 4
+REPLICA_SEEDS = 3
 GROUPS = 30
+TURNS = 20
 IMAGES = 100
 
 
@@ -52,17 +55,26 @@ def memory_path() -> Iterator[Path]:
 
 @pytest.mark.parametrize("turn", range(SEEDS))
 def test_power_loss(turn: int, shim: Path, memory_path: Path) -> None:
-    seed = choose_seed() + turn
+    cut_power("open_image", shim, memory_path, choose_seed() + turn)
+
+
+@pytest.mark.parametrize("turn", range(REPLICA_SEEDS))
+def test_power_loss_of_a_replica(turn: int, shim: Path, memory_path: Path) -> None:
+    """Between batches, in a rollback, a catch-up, a full copy or the switch to it."""
+    cut_power("open_replica_image", shim, memory_path, choose_seed() + turn, "replica")
+
+
+def cut_power(opener: str, shim: Path, memory_path: Path, seed: int, *options: str) -> None:
     rng = random.Random(seed)
     root = memory_path / "root"
     root.mkdir(mode=0o700)
     journal = memory_path / "journal"
-    run_writer(shim, root, journal, seed)
+    run_writer(shim, root, journal, seed, *options)
     entries = read_journal(journal)
     check_nothing_slipped_by(root, journal, memory_path / "whole")
     moments = sorted(rng.randrange(len(entries) + 1) for _ in range(IMAGES))
     disk, performed = Disk(root), 0
-    with ForkServer("storage.test_power_loss:open_image") as server:
+    with ForkServer(f"storage.test_power_loss:{opener}") as server:
         for number, moment in enumerate(moments):
             while performed < moment:
                 disk.perform(entries[performed])
@@ -71,7 +83,8 @@ def test_power_loss(turn: int, shim: Path, memory_path: Path) -> None:
             image = memory_path / f"image-{number}"
             image.mkdir(mode=0o700)
             disk.build_image(image, rng, way)
-            _, exit_code = server.run(image=str(image), told=disk.told.decode())
+            (image / "told").write_bytes(disk.told)
+            _, exit_code = server.run(image=str(image))
             assert exit_code == 0, f"moment {moment} of {len(entries)}, {way}, seed {seed}: see stderr"
             shutil.rmtree(image)
 
@@ -127,13 +140,22 @@ def content_of(directory: Path) -> dict[str, bytes]:
 def open_image(job: dict[str, str], tell: Callable[[str], None]) -> None:
     """In a child of its own: a signal would be a failure, too."""
     directory = Path(job["image"]) / "store"
-    acknowledged, intended = read_points(job["told"].splitlines(), Point())
+    acknowledged, intended = read_points((directory.parent / "told").read_text().splitlines(), Point())
     if acknowledged.number:
         assert check_store(directory).problems == ()
     store = LmdbStore.open(directory, COMPACT, OPTIONS)
     check_story(store, acknowledged, intended)
     send_again(store, acknowledged)
     store.close()
+    assert check_store(directory).problems == ()
+
+
+def open_replica_image(job: dict[str, str], tell: Callable[[str], None]) -> None:
+    directory = Path(job["image"]) / "store"
+    told = (directory.parent / "told").read_text().splitlines()
+    if any(line.startswith("acknowledged") for line in told):
+        assert check_store(directory).problems == ()
+    check_replica(directory, told)
     assert check_store(directory).problems == ()
 
 
@@ -150,6 +172,10 @@ def open_bare_image(job: dict[str, str], tell: Callable[[str], None]) -> None:
 
 def write_story(root: str, seed: int, tell: Callable[[str], None]) -> None:
     Writer(Path(root) / "store", seed, tell).write(GROUPS)
+
+
+def follow_story(root: str, seed: int, tell: Callable[[str], None]) -> None:
+    ReplicaStory(Path(root) / "store", seed, tell).tell_on(TURNS)
 
 
 def write_bare(root: str, sync: str, tell: Callable[[str], None]) -> None:
@@ -169,7 +195,9 @@ def main(root: str, seed: str, *options: str) -> None:
     def tell(line: str) -> None:
         os.write(told, line.encode())
 
-    if options:
+    if options == ("replica",):
+        follow_story(root, int(seed), tell)
+    elif options:
         write_bare(root, options[1], tell)
     else:
         write_story(root, int(seed), tell)

@@ -99,7 +99,7 @@ def dedup(**options: Any) -> None:
 
 @bench.command(
     short_help="A chain of nodes, against a bare LMDB loop and a bare gRPC call.",
-    epilog="\b\nExamples:\n  kayos bench chain\n  kayos bench chain --keys 0 --value-bytes 1024",
+    epilog="\b\nExample:\n  kayos bench chain\n  kayos bench chain --keys 0 --value-bytes 1024",
 )
 @click.option("--messages", type=click.IntRange(1_000), default=300_000, show_default=True, help="Messages a turn.")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1_000, show_default=True, help="Messages a request.")

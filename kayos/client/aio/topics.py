@@ -1,8 +1,9 @@
 """Administration of topics."""
 
 from kayos.client.aio.driver import Driver
-from kayos.client.core import topics
+from kayos.client.core import chain, topics
 from kayos.client.core.calls import Directory
+from kayos.client.core.chain import ChainStatus
 from kayos.client.core.topics import TopicDescription
 from kayos.model.topic import Topic
 
@@ -75,3 +76,7 @@ class Topics:
 
     async def delete(self, name: str) -> None:
         await self._driver.run(topics.delete(self._directory, name))
+
+    async def chain(self, name: str, shard: int) -> ChainStatus:
+        """The chain of one shard, as its members tell it; those that do not answer are shown as such."""
+        return await self._driver.run(chain.chain_status(self._directory, name, shard))

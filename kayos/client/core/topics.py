@@ -12,8 +12,18 @@ from kayos.wire.v1 import cluster_pb2
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerStatus:
+    """A newcomer as the replica that feeds it sees it: close, it may be made syncing; ready, serving."""
+
+    node: str
+    is_close: bool
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """One shard as its node sees it; `problem` is empty when all is well."""
+    """One shard as its node sees it; `problem` is empty when all is well. `durable` is what this replica knows of the
+    others, by node; `learner` is there where a newcomer is fed."""
 
     topic: str
     shard: int
@@ -37,6 +47,14 @@ class ShardStatus:
     free_bytes: int
     takeover: tuple[TakeoverRow, ...]
     problem: str
+    node: str
+    incarnation: bytes
+    following: str
+    phase: str
+    commit_point: int
+    accepts_writes: bool
+    durable: dict[str, int]
+    learner: LearnerStatus | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +73,22 @@ class NodeStatus:
     shards: tuple[ShardStatus, ...]
 
 
-_PLAIN_FIELDS = tuple(name for name in ShardStatus.__dataclass_fields__ if name != "takeover")
+_PLAIN_FIELDS = tuple(
+    name for name in ShardStatus.__dataclass_fields__ if name not in ("takeover", "durable", "learner")
+)
 
 
 def shard_status_from_wire(wire: cluster_pb2.ShardStatus) -> ShardStatus:
     rows = tuple(TakeoverRow(row.history_id, row.start_seq, row.epoch) for row in wire.takeover)
-    return ShardStatus(takeover=rows, **{name: getattr(wire, name) for name in _PLAIN_FIELDS})
+    learner = None
+    if wire.HasField("learner"):
+        learner = LearnerStatus(wire.learner.node, wire.learner.is_close, wire.learner.is_ready)
+    return ShardStatus(
+        takeover=rows,
+        durable=dict(wire.durable),
+        learner=learner,
+        **{name: getattr(wire, name) for name in _PLAIN_FIELDS},
+    )
 
 
 def create(
