@@ -1,10 +1,10 @@
-# Few verbs: setup, run, test, lint, format, proto, bench. Everything happens in .venv.
+# Few verbs: setup, run, test, lint, format, proto, bench, simulate. Everything happens in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.setup-done
 
-.PHONY: setup run test lint format proto bench clean
+.PHONY: setup run test lint format proto bench simulate clean
 
 setup: $(SETUP)
 
@@ -37,6 +37,12 @@ bench: setup
 	$(BIN)/kayos bench consume
 	$(BIN)/kayos bench latency
 	$(BIN)/kayos bench dedup
+
+# Whole clusters of the replication core, seed by seed; COUNT and SEED choose which.
+COUNT ?= 20000
+SEED ?= 1
+simulate: setup
+	$(BIN)/python -m tests.simulation --seed $(SEED) --count $(COUNT) --processes 2
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

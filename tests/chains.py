@@ -9,18 +9,22 @@
 The operator does by hand what a manager will do: survivors keep their order, a newcomer enters at the end.
 """
 
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from kayos.wire.methods import CLUSTER_METHODS
-from kayos.wire.v1 import cluster_pb2
+from kayos.storage.compare import compare_stores
+from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS
+from kayos.wire.status import error_from_rpc
+from kayos.wire.v1 import cluster_pb2, log_pb2
 from tests.nodes import NodeProcess
 
 TOPIC = "t"
@@ -107,11 +111,42 @@ class Cluster:
     def kill(self, name: str) -> None:
         self.nodes[name].kill()
 
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: the process is there and does nothing."""
+        self.nodes[name].process.send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self.nodes[name].process.send_signal(signal.SIGCONT)
+
+    def write_to(
+        self, name: str, key: bytes, value: bytes, *, epoch: int, durability: int = 0
+    ) -> log_pb2.ProduceResponse:
+        """One bare write to this very node, as a client with an old view sends it."""
+        method = LOG_METHODS["Produce"]
+        ref = log_pb2.ShardRef(topic=TOPIC, shard=0, epoch=epoch)
+        request = log_pb2.ProduceRequest(shard=ref, keys=[key], values=[value], durability=durability)
+        with grpc.insecure_channel(self.addresses[name]) as channel:
+            try:
+                encoded = channel.unary_unary(method.path)(request.SerializeToString(), timeout=10.0)
+            except grpc.RpcError as failure:
+                raise error_from_rpc(failure) from None
+        return log_pb2.ProduceResponse.FromString(encoded)
+
     def stop_all(self) -> None:
         """Cleanly, so that their stores can be compared."""
         for node in self.nodes.values():
             if node.process.poll() is None:
                 assert node.stop() == 0
+
+    def store(self, name: str) -> Path:
+        (store,) = (self.data(name) / "shards").iterdir()
+        return store
+
+    def check_equal(self) -> None:
+        """Every serving member's store is sound and equal to the others'; call it when all have stopped."""
+        for one, other in combinations(self.chain.serving, 2):
+            found = compare_stores(self.store(one), self.store(other))
+            assert found.is_equal, (one, other, found)
 
     # The operator
 
@@ -156,6 +191,10 @@ class Cluster:
         return self.status(self.chain.serving[-1])
 
     # Looking
+
+    def internal_errors(self, name: str) -> list[dict[str, Any]]:
+        """What a node logged as a bug of its own since its last start."""
+        return [entry for entry in self.nodes[name].log if "error_id" in entry]
 
     def status(self, name: str) -> cluster_pb2.ShardStatus:
         """What a node says of its replica; an empty status when it does not answer or knows of another epoch."""

@@ -29,6 +29,7 @@ class Failure(Exception):
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.InvalidArgument, Failure.USAGE),
     (errors.NotFound, Failure.NOT_FOUND),
+    (errors.NotInChain, Failure.NOT_ALLOWED),
     (errors.TopicExists, Failure.CONFLICT),
     (errors.FailedPrecondition, Failure.CONFLICT),
     (errors.Aborted, Failure.CONFLICT),

@@ -83,7 +83,6 @@ class Shard:
             ShardKey(topic.topic_id, index), place.peers, feed=self.feed, fetch_view=place.fetch_view, log=self.log
         )
         self._view: ChainView | None = None
-        self._released_seq = 0
         self._is_tail = False
         self._background: set[asyncio.Task[Any]] = set()
         self._closed: KayosError | None = None
@@ -159,7 +158,7 @@ class Shard:
         self._update_visible()
 
     def _open_readers(self) -> None:
-        self.visible = Watermark(min(self._released_seq, self.state.high_seq))
+        self.visible = Watermark(self._visible_seq())
         self.messages = Watermark(self.state.message_seq)
 
     def _close_readers(self) -> None:
@@ -178,7 +177,6 @@ class Shard:
     # What the driver and the committer ask of their surroundings
 
     def released(self, seq: int) -> None:
-        self._released_seq = seq
         self._update_visible()
 
     def state_moved(self, state: StoreState) -> None:
@@ -188,7 +186,11 @@ class Shard:
         self.messages.advance(state.message_seq)
 
     def _update_visible(self) -> None:
-        self.visible.advance(min(self._released_seq, self.state.high_seq))
+        self.visible.advance(self._visible_seq())
+
+    def _visible_seq(self) -> int:
+        """What is committed, as far as it stands here."""
+        return min(self.driver.replica.commit_point, self.state.high_seq)
 
     def order(self, effect: WriterEffect) -> None:
         self._writer.order(effect)

@@ -96,6 +96,7 @@ def test_every_error_has_a_code(error_class: type[errors.KayosError]) -> None:
         "INVALID_ARGUMENT": 2,
         "OUT_OF_RANGE": 2,
         "NOT_FOUND": 3,
+        "PERMISSION_DENIED": 4,
         "ALREADY_EXISTS": 6,
         "FAILED_PRECONDITION": 6,
         "ABORTED": 6,

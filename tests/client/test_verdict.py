@@ -37,6 +37,7 @@ REFUSED = {
     "WrongMode",
 }
 UNKNOWN = {
+    "NotInChain",
     "Aborted",
     "RollbackRequired",
     "ResetRequired",

@@ -1,8 +1,8 @@
 """`python -m tests.simulation`: run schedules, find the one that breaks a rule, tell its story.
 
-    python -m tests.simulation --count 20000 --processes 2
-    python -m tests.simulation --seed 4711 --trace
-    python -m tests.simulation --mutant no-gate
+python -m tests.simulation --count 20000 --processes 2
+python -m tests.simulation --seed 4711 --trace
+python -m tests.simulation --mutant no-gate
 """
 
 import argparse

@@ -127,8 +127,8 @@ class Checks:
                 raise Violation(f"takeover: the table of {node.name} is unsound: {state.takeover}")
 
     def holders(self, view: ChainView, history_id: bytes, seq: int) -> "list[Node]":
-        """The serving members whose disks hold that write. One that has moved on to another epoch or lost its disk since
-        cannot be judged and counts."""
+        """The serving members whose disks hold that write. One that has moved on to another epoch, or lost its disk
+        since, cannot be judged and counts."""
         nodes = self._world.nodes
         return [nodes[name] for name in view.serving if self._holds(nodes[name], view, history_id, seq)]
 

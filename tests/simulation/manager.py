@@ -9,7 +9,7 @@ since the last settled one (`chains`) and asks of each of them that what remains
 
 - a living member of its spine, or its only tail, has all of it, in memory at least: the first survivor goes on;
 - otherwise enough members with their disks must be there that no commit can be missing from all of them; then the one
-  with the newest log leads: the epoch of its last takeover, then its end. (Its stored epoch says only what it was told.)
+  with the newest log leads: the epoch of its last takeover, then its end. (Its stored epoch tells only what it knew.)
 """
 
 from typing import TYPE_CHECKING, NamedTuple

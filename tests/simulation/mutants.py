@@ -17,7 +17,7 @@ from kayos.model.takeover import TakeoverTable
 from kayos.model.topic import Mode
 from kayos.model.write import Batch
 from kayos.replica.effects import ApplyRollback
-from kayos.replica.events import Sequenced, ViewChanged
+from kayos.replica.events import FromDownstream, Sequenced
 from kayos.replica.feeder import Feeder
 from kayos.replica.follower import Follower
 from kayos.replica.machine import _HANDLERS, Replica, Report
@@ -27,7 +27,6 @@ from kayos.stream.window import Window
 from tests.simulation.manager import Manager
 from tests.simulation.node import Node
 from tests.simulation.weights import SWARM, Profile
-from tests.simulation.world import World
 
 # (class, module or dispatch table; name; what stands there instead)
 Patch = tuple[Any, Any, Any]
@@ -131,22 +130,25 @@ def no_hello_after_catch_up() -> list[Patch]:
 
 
 def any_epoch_accepted() -> list[Patch]:
-    """Views, words and batches of any epoch: an old view that comes late is taken, too."""
-    apply, on_view = MemoryStore.apply, Replica._on_view
-
-    def ageless_view(self: Replica, event: ViewChanged) -> None:
-        if event.view.epoch < self.view.epoch:
-            self.view = replace(self.view, epoch=0)
-            self.facts = self.facts._replace(epoch=0)
-        on_view(self, event)
+    """Words and batches of any epoch. The numbers of sessions close this hole as well, so they are taken away, too."""
+    apply, receive, from_downstream = MemoryStore.apply, Follower.receive, Replica._on_from_downstream
 
     def ageless_apply(self: MemoryStore, batches: list[Batch], *, commit_point: int = 0) -> None:
         ageless = [replace(batch, epoch=max(batch.epoch, self.state.epoch)) for batch in batches]
         apply(self, ageless, commit_point=commit_point)
 
+    def ageless_receive(self: Follower, node: str, message: Any) -> None:
+        receive(self, node, message._replace(session=self._session, epoch=self._replica.view.epoch))
+
+    def ageless_from_downstream(self: Replica, event: FromDownstream) -> None:
+        feeder, message = self.feeders.get(event.node), event.message
+        if feeder is not None and not isinstance(message, Hello):
+            message = message._replace(session=feeder.session, epoch=self.view.epoch)
+        from_downstream(self, FromDownstream(event.node, message))
+
     return [
-        (_HANDLERS, ViewChanged, ageless_view),
-        (Replica, "is_current", lambda self, epoch: True),
+        (Follower, "receive", ageless_receive),
+        (_HANDLERS, FromDownstream, ageless_from_downstream),
         (MemoryStore, "apply", ageless_apply),
     ]
 
@@ -272,15 +274,21 @@ LINKS = Profile(
 )
 PAIR = Profile(
     "two nodes",
-    faults={"suspect": 1.0, "crash": 1.0},
+    faults={"depose": 1.0},
     settings={"nodes": 2, "replicas": 2, "tails": 1, "min_durable": 2, "min_replicas": 1},
-    weights={"fault_interval": 4.0, "slow_disk": 0.6},
+    weights={"fault_interval": 12.0, "slow_disk": 0.0, "slow_head": 0.6, "steps": 260},
 )
 FEW_COPIES = Profile(
     "commits that few hold",
-    faults={"suspect": 1.0, "outage": 1.0, "crash": 0.5},
-    settings={"nodes": 3, "replicas": 3, "min_durable": 1, "min_replicas": 1},
-    weights={"fault_interval": 4.0, "slow_disk": 0.5},
+    faults={"suspect": 1.0, "outage": 1.0, "depose": 1.0},
+    settings={"nodes": 3, "replicas": 3, "min_durable": 2, "min_replicas": 1},
+    weights={"fault_interval": 4.0, "slow_disk": 0.1, "slow_head": 0.8},
+)
+DISORDER = Profile(
+    "words out of order",
+    faults={"depose": 1.0, "suspect": 0.3},
+    settings={"nodes": 2, "replicas": 2, "tails": 1, "min_durable": 2, "min_replicas": 1},
+    weights={"fault_interval": 10.0, "duplicate": 0.3, "reorder": 0.2, "slow_head": 0.5, "steps": 260},
 )
 STALE_HEADS = Profile(
     "stale heads", faults={"suspect": 1.0, "crash": 0.6, "reset": 0.3}, weights={"waits": 0.6, "fault_interval": 5.0}
@@ -299,10 +307,16 @@ FORCED = Profile(
     weights={"fault_interval": 5.0, "steps": 260},
     forced=True,
 )
-CRASHES = Profile("crashes", faults={"crash": 1.0, "outage": 0.3}, weights={"fault_interval": 4.0, "slow_disk": 0.5})
+CRASHES = Profile(
+    "crashes",
+    faults={"crash": 1.0, "outage": 0.3},
+    weights={"fault_interval": 4.0, "slow_disk": 0.1, "slow_head": 0.6},
+)
+LOSSES = Profile("lost words", weights={"loss": 0.1})
+ROLLBACKS = Profile("rollbacks", faults={"depose": 1.0}, weights={"slow_head": 0.6})
 SLOW_DISKS = Profile(
     "slow disks",
-    faults={"crash": 1.0, "suspect": 1.0},
+    faults={"orphan": 1.0},
     settings={"replicas": 2, "nodes": 3, "tails": 1, "min_durable": 2, "min_replicas": 1},
     weights={"fault_interval": 5.0, "slow_disk": 0.5, "steps": 260},
 )
@@ -316,18 +330,20 @@ MUTANTS = {
         Mutant("no-gate", no_gate),
         Mutant("gate-by-bare-sequence", gate_by_bare_sequence, PAIR),
         Mutant("bare-sequence", wait_by_bare_sequence, STALE_HEADS),
-        Mutant("no-previous-sequence", no_previous_sequence),
+        Mutant("no-previous-sequence", no_previous_sequence, LOSSES),
         Mutant("no-hello-after-catch-up", no_hello_after_catch_up, LINKS),
-        Mutant("any-epoch", any_epoch_accepted),
+        Mutant("any-epoch", any_epoch_accepted, DISORDER),
         Mutant("purge-forgotten", purge_forgotten, PURGES),
         Mutant("one-table", divergence_from_one_table, FORCED),
-        Mutant("rollback-in-two", rollback_in_two_transactions),
+        Mutant("rollback-in-two", rollback_in_two_transactions, ROLLBACKS),
         Mutant("no-commit-floor", no_commit_floor, LOST_DISKS),
         Mutant("newcomer-early", newcomer_early, SLOW_DISKS),
         Mutant("restart-in-place", restart_in_place, CRASHES),
         Mutant("no-incarnation", no_incarnation, LOST_DISKS),
-        Mutant("survivors-reordered", survivors_reordered),
+        Mutant("survivors-reordered", survivors_reordered, CRASHES),
         Mutant("outage-of-last-chain", outage_of_last_chain_only, FEW_COPIES),
         Mutant("newest-by-stored-epoch", newest_by_stored_epoch, FEW_COPIES),
     )
 }
+
+PROFILES = tuple({mutant.profile.name: mutant.profile for mutant in MUTANTS.values()}.values())

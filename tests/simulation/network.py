@@ -41,14 +41,14 @@ class Network:
             return
         at = world.now + 0.05 + random() * world.delay_max
         if weights.reorder and random() < weights.reorder:
-            at += random() * 3.0
+            at += random() * 12.0
         else:
             if at < link.busy_until:
                 at = link.busy_until + FIFO_GAP
             link.busy_until = at
         world.push(at, target, self._arrive, (link, link.generation, target, event))
         if weights.duplicate and random() < weights.duplicate:
-            world.push(at + random() * 2.0, target, self._arrive, (link, link.generation, target, event))
+            world.push(at + random() * 12.0, target, self._arrive, (link, link.generation, target, event))
 
     def _arrive(self, arrival: "tuple[Link, int, Node, Event]") -> None:
         link, generation, target, event = arrival

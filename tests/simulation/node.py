@@ -277,7 +277,7 @@ class Node:
             return
         world.checks.sequenced(self, result.batch, image.state.takeover.current_history_id)
         self.busy = True
-        world.later(world.draw_fsync(), self, self._finish_group, (image, operations, result))
+        world.later(world.draw_fsync(is_group=True), self, self._finish_group, (image, operations, result))
         self.feed(Sequenced(result.batch))
 
     def _finish_group(self, group: "tuple[MemoryStore, list[Operation], CommitResult]") -> None:
@@ -386,9 +386,7 @@ class Node:
                 found = store.find_restorable(effect.ask.keys, effect.ask.through_seq, bytes_max=bounds.piece_bytes)
                 event = RecordsFound(effect, found)
             else:
-                event = DivergedFound(
-                    effect, store.find_diverged(effect.after_seq, rows_max=bounds.rollback_rows)
-                )
+                event = DivergedFound(effect, store.find_diverged(effect.after_seq, rows_max=bounds.rollback_rows))
         except KayosError as error:
             event = ReadFailed(effect, str(error))
         self.feed(event)

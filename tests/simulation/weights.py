@@ -14,7 +14,7 @@ import kayos.replica.follower
 import kayos.stream.window
 from kayos.model.topic import Mode
 
-FAULTS = ("crash", "wipe", "pause", "cut", "cut_one_way", "reset", "suspect", "outage")
+FAULTS = ("crash", "wipe", "pause", "cut", "cut_one_way", "reset", "suspect", "outage", "depose", "orphan")
 ANY_SIZE = 1 << 40
 
 
@@ -90,6 +90,7 @@ class Weights:
     no_room: float
     broken: float
     slow_disk: float
+    slow_head: float
     controls: float
     waits: float
     steps: int
@@ -139,6 +140,7 @@ def draw_weights(rng: Random, profile: Profile) -> Weights:
         no_room=_maybe(rng, 0.2, 0.08),
         broken=_maybe(rng, 0.2, 0.03),
         slow_disk=_maybe(rng, 0.5, 0.4),
+        slow_head=_maybe(rng, 0.3, 0.6),
         controls=_maybe(rng, 0.7, 0.5),
         waits=_maybe(rng, 0.5, 0.4),
         steps=100 + int(rng.random() * 120),

@@ -106,8 +106,8 @@ class World:
         self._token += 1
         return self._token
 
-    def draw_fsync(self) -> float:
-        slow = self.weights.slow_disk
+    def draw_fsync(self, *, is_group: bool = False) -> float:
+        slow = self.weights.slow_head if is_group else self.weights.slow_disk
         if slow and self.random() < slow:
             return 1.0 + self.random() * 12.0
         return 0.05 + self.random() * self.fsync_max
@@ -204,6 +204,19 @@ class World:
         node.suspected_until = self.now + 4.0 + self.random() * 20.0
         self.note(node, "is suspected", None)
 
+    def _strike_depose(self) -> None:
+        """The tail is taken for dead, and once it may be out of the chain, the head is."""
+        view = self.manager.view
+        tail, head = self.nodes[view.serving[-1]], self.nodes[view.head]
+        tail.suspected_until = self.now + 10.0 + self.random() * 5.0
+        self.note(tail, "is suspected", None)
+        self.later(3.0 + self.random() * 10.0, head, lambda node: self.crash(node, delay_max=6.0), head)
+
+    def _strike_orphan(self) -> None:
+        """All but the last member go at once."""
+        for name in self.manager.view.serving[:-1]:
+            self.crash(self.nodes[name])
+
     def _operate(self, _: object) -> None:
         """An operator who knows no patience: starts the shard with any copy, gives up the disks of those that wedge."""
         self.later(4.0 + self.random() * 8.0, None, self._operate, None)
@@ -225,7 +238,7 @@ class World:
         self.checks.finish()
 
     def dismantle(self) -> None:
-        """Let go of everything at once: a world is one knot of references, and untying it is cheaper than a collector."""
+        """Let go of everything at once: a world is one knot of references, cheaper to untie than to collect."""
         self._heap.clear()
         for part in (*self.nodes.values(), *self.consumers, self.clients, self.checks, self.network, self.manager):
             part.__dict__.clear()
@@ -234,7 +247,8 @@ class World:
     def heal(self) -> None:
         self.note(None, "heals", None)
         self.is_healing = True
-        self.weights = replace(self.weights, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0, slow_disk=0.0)
+        calm = replace(self.weights, slow_disk=0.0, slow_head=0.0)
+        self.weights = replace(calm, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0)
         self.network.heal_all()
         for node in self.nodes.values():
             node.suspected_until = 0.0
@@ -288,7 +302,9 @@ class World:
         return True
 
     def describe(self) -> str:
-        parts = [f"chain {[(m.node, m.state.value) for m in self.manager.view.members]} epoch {self.manager.view.epoch}"]
+        parts = [
+            f"chain {[(m.node, m.state.value) for m in self.manager.view.members]} epoch {self.manager.view.epoch}"
+        ]
         for node in self.nodes.values():
             if node.is_up:
                 report = node.replica.report()
@@ -309,4 +325,6 @@ _STRIKES: dict[str, Callable[[World], None]] = {
     "reset": World._strike_reset,
     "suspect": World._strike_suspect,
     "outage": World._strike_outage,
+    "depose": World._strike_depose,
+    "orphan": World._strike_orphan,
 }

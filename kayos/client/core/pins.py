@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from kayos.client.core.calls import Directory, call_head, call_tail, get_view
 from kayos.client.core.steps import Steps
-from kayos.errors import InvalidArgument
+from kayos.errors import FailedPrecondition, InvalidArgument, SnapshotExpired
 from kayos.model.pin import Pin
 from kayos.model.topic import check_name
 from kayos.wire.codec import pin_from_wire
@@ -47,25 +47,46 @@ def create(
     check_name("pin", name)
     pins = []
     for number in (yield from _choose_shards(directory, topic, shard)):
-        response = yield from call_head(
-            directory,
-            "CreatePin",
-            topic,
-            number,
-            lambda ref: log_pb2.CreatePinRequest(shard=ref, pin_id=name, lease_ms=lease_ms),
-        )
-        pins.append(ShardPin(topic, number, pin_from_wire(response.pin), response.history_id))
+        pins.append((yield from _create_one(directory, topic, number, name, lease_ms)))
     return pins
+
+
+def _create_one(directory: Directory, topic: str, shard: int, name: str, lease_ms: int) -> Steps[ShardPin]:
+    tries = 0
+
+    def build(ref: log_pb2.ShardRef) -> log_pb2.CreatePinRequest:
+        nonlocal tries
+        tries += 1
+        return log_pb2.CreatePinRequest(shard=ref, pin_id=name, lease_ms=lease_ms)
+
+    try:
+        response = yield from call_head(directory, "CreatePin", topic, shard, build)
+    except FailedPrecondition:
+        # The answer of an earlier try may have been lost, and the pin that stands there is the one it made.
+        found = (yield from _find_living(directory, topic, shard, name)) if tries > 1 else None
+        if found is None:
+            raise
+        return found
+    return ShardPin(topic, shard, pin_from_wire(response.pin), response.history_id)
+
+
+def _find_living(directory: Directory, topic: str, shard: int, name: str) -> Steps[ShardPin | None]:
+    for pin in (yield from _list_one(directory, topic, shard)):
+        if pin.pin_id == name and pin.pin.is_alive:
+            return pin
+    return None
 
 
 def list_all(directory: Directory, topic: str) -> Steps[list[ShardPin]]:
     pins = []
     for shard in (yield from _choose_shards(directory, topic, None)):
-        response = yield from call_tail(
-            directory, "ListPins", topic, shard, lambda ref: log_pb2.ListPinsRequest(shard=ref)
-        )
-        pins += [ShardPin(topic, shard, pin_from_wire(wire)) for wire in response.pins]
+        pins += yield from _list_one(directory, topic, shard)
     return pins
+
+
+def _list_one(directory: Directory, topic: str, shard: int) -> Steps[list[ShardPin]]:
+    response = yield from call_tail(directory, "ListPins", topic, shard, lambda ref: log_pb2.ListPinsRequest(shard=ref))
+    return [ShardPin(topic, shard, pin_from_wire(wire)) for wire in response.pins]
 
 
 def renew(directory: Directory, pins: Sequence[ShardPin], *, lease_ms: int) -> Steps[list[ShardPin]]:
@@ -83,13 +104,23 @@ def renew(directory: Directory, pins: Sequence[ShardPin], *, lease_ms: int) -> S
 def release(directory: Directory, topic: str, pin_id: str, *, shard: int | None) -> Steps[None]:
     """End a pin in one shard or in all."""
     for number in (yield from _choose_shards(directory, topic, shard)):
-        yield from call_head(
-            directory,
-            "ReleasePin",
-            topic,
-            number,
-            lambda ref: log_pb2.ReleasePinRequest(shard=ref, pin_id=pin_id),
-        )
+        yield from _release_one(directory, topic, number, pin_id)
+
+
+def _release_one(directory: Directory, topic: str, shard: int, pin_id: str) -> Steps[None]:
+    tries = 0
+
+    def build(ref: log_pb2.ShardRef) -> log_pb2.ReleasePinRequest:
+        nonlocal tries
+        tries += 1
+        return log_pb2.ReleasePinRequest(shard=ref, pin_id=pin_id)
+
+    try:
+        yield from call_head(directory, "ReleasePin", topic, shard, build)
+    except SnapshotExpired:
+        # Ended is what was asked for, if an earlier try may have done it.
+        if tries == 1:
+            raise
 
 
 def _choose_shards(directory: Directory, topic: str, shard: int | None) -> Steps[Sequence[int]]:
