@@ -2,7 +2,8 @@
 
     KayosError
     ├── InvalidArgument        the request is wrong: correct it, a retry cannot help
-    │   └── OutOfRange         a number beyond what exists
+    │   ├── OutOfRange         a number beyond what exists
+    │   └── ProducerGap        a producer's number does not follow the last one that is known (`last_number`)
     ├── NotFound
     │   ├── TopicNotFound · ShardNotFound · MarkNotFound · PinNotFound
     ├── TopicExists            the name is taken by a topic with other settings
@@ -68,6 +69,12 @@ class InvalidArgument(KayosError):
 class OutOfRange(InvalidArgument):
     code = "OUT_OF_RANGE"
     status = "OUT_OF_RANGE"
+
+
+class ProducerGap(InvalidArgument):
+    """Fields: `last_number`. A producer that never left one out wrote with fewer copies than were lost since."""
+
+    code = "PRODUCER_GAP"
 
 
 class NotFound(KayosError):

@@ -22,6 +22,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import pairwise
 
 from kayos.client.core.message import Message
 
@@ -263,7 +264,7 @@ class Checker:
 
     def _check_streams(self) -> None:
         for consumer, stream in self._history.streams.items():
-            for before, one in zip(stream, stream[1:], strict=False):
+            for before, one in pairwise(stream):
                 if before.seq >= one.seq:
                     self._report(f"reordered: {consumer} was given {one} after {before}")
         newest: dict[bytes, Sighting] = {}
@@ -275,6 +276,6 @@ class Checker:
 
     def _check_marks(self) -> None:
         for consumer, marks in self._history.marks.items():
-            for before, after in zip(marks, marks[1:], strict=False):
+            for before, after in pairwise(marks):
                 if after < before:
                     self._report(f"mark: that of {consumer} fell from {before} to {after}")

@@ -82,6 +82,8 @@ class Follower:
         self._pieces_ahead = 0
         # The position that the next piece must follow; None when none was asked for.
         self._asked_after: int | None = None
+        # Where the next question goes on; None when the last piece has come.
+        self._next_after: int | None = None
         self._held_piece: CatchUpPiece | None = None
         self._all_retained = False
         self._rollback_to = 0
@@ -279,7 +281,7 @@ class Follower:
 
     def _leave_session(self) -> None:
         self.state = FollowerState.COPYING
-        self._asked_after = None
+        self._asked_after = self._next_after = None
         self._held_piece = None
         self._rollback = None
         self._pieces_ahead = 0
@@ -314,9 +316,14 @@ class Follower:
 
     def _apply(self, piece: CatchUpPiece) -> None:
         self._pieces_ahead += 1
+        self._next_after = piece.slice.through_seq if piece.tables is None else None
         self._replica.order(ApplyPiece(self._session, piece))
-        if piece.tables is None and self._pieces_ahead < PIECES_AHEAD_MAX:
-            self._ask_piece(piece.slice.through_seq)
+        self._maybe_ask_next()
+
+    def _maybe_ask_next(self) -> None:
+        """While the writer applies a piece the next one is under way."""
+        if self._next_after is not None and self._asked_after is None and self._pieces_ahead < PIECES_AHEAD_MAX:
+            self._ask_piece(self._next_after)
 
     def copied(self, effect: ApplyPiece | ApplyRollback | BeginCopy | CancelCopy) -> None:
         """The writer did its part."""
@@ -341,8 +348,8 @@ class Follower:
                 if facts.sync.is_ready:
                     # The log changed by more than an append: Hello, before anything else is taken.
                     self.lose("caught up")
-                elif self._asked_after is None:
-                    self._ask_piece(facts.sync.through_seq)
+                else:
+                    self._maybe_ask_next()
 
     # Rolling back
 

@@ -11,6 +11,7 @@ from typing import Any
 from kayos.errors import InvalidArgument
 from kayos.limits import HELLO_S
 from kayos.server.hosting import Hosting
+from kayos.server.outgoing import Outgoing
 from kayos.server.rpc import Call
 from kayos.server.shard import Shard
 from kayos.stream.messages import Downward, Hello, Piece
@@ -21,17 +22,17 @@ class Downstream:
     """One stream's way out. What waits here is bounded by the machine: bytes in flight, one piece per question."""
 
     def __init__(self) -> None:
-        self._outgoing: asyncio.Queue[Downward | None] = asyncio.Queue()
+        self._outgoing: Outgoing[Downward] = Outgoing()
 
     def send(self, message: Downward) -> None:
-        self._outgoing.put_nowait(message)
+        self._outgoing.put(message)
 
     def close(self) -> None:
-        self._outgoing.put_nowait(None)
+        self._outgoing.close()
 
     async def send_all(self, call: Call) -> None:
         """Encoded only now, so that what was given up meanwhile costs nothing; pieces, which are large, in a thread."""
-        while (message := await self._outgoing.get()) is not None:
+        while (message := await self._outgoing.take()) is not None:
             if isinstance(message, Piece):
                 parts = await asyncio.to_thread(encode_downward, message)
             else:

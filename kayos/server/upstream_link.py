@@ -15,6 +15,7 @@ from grpc import aio
 from kayos.errors import KayosError, StaleEpoch
 from kayos.limits import LINK_CONNECT_S, LINK_DELAY_S_MAX, LINK_DELAY_S_MIN
 from kayos.replica.events import Event, FromUpstream, LinkLost, LinkReady
+from kayos.server.outgoing import Outgoing
 from kayos.stream.messages import Downward, Upward
 from kayos.wire.methods import REPLICATION_METHODS
 from kayos.wire.replication_codec import DownwardAssembler, ShardKey, encode_upward
@@ -46,15 +47,14 @@ class UpstreamLink:
         self._feed = feed
         self._fetch_view = fetch_view
         self._log = log
-        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._outgoing: Outgoing[Upward] = Outgoing()
         self._is_up = False
         self._task = asyncio.create_task(self._run(), name=f"follow-{node}")
 
     def send(self, message: Upward) -> None:
         """Lost without a word when the stream is down: the machine says Hello again once it stands."""
         if self._is_up:
-            for encoded in encode_upward(message, self._key):
-                self._outgoing.put_nowait(encoded)
+            self._outgoing.put(message)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -104,7 +104,7 @@ class UpstreamLink:
             call.cancel()
 
     async def _exchange(self, call: Any) -> None:
-        self._outgoing = asyncio.Queue()
+        self._outgoing = Outgoing()
         self._is_up = True
         self.problem = ""
         sending = asyncio.create_task(self._send_all(call))
@@ -131,5 +131,6 @@ class UpstreamLink:
 
     async def _send_all(self, call: Any) -> None:
         outgoing = self._outgoing
-        while True:
-            await call.write(await outgoing.get())
+        while (message := await outgoing.take()) is not None:
+            for encoded in encode_upward(message, self._key):
+                await call.write(encoded)

@@ -20,6 +20,7 @@ from kayos.errors import (
     OutOfRange,
     PinNotFound,
     ProducerFenced,
+    ProducerGap,
     ProducerUnknown,
     SnapshotExpired,
     WrongMode,
@@ -159,7 +160,7 @@ class Group:
             raise ProducerFenced(f"producer epoch {row.producer_epoch} is in charge", producer_epoch=row.producer_epoch)
         if stamp.producer_epoch > row.producer_epoch:
             if stamp.number != 1:
-                raise InvalidArgument("a new producer epoch begins with number 1")
+                raise ProducerGap("a new producer epoch begins with number 1", last_number=0)
             return None
         for result in row.results:
             if result.number == stamp.number:
@@ -167,7 +168,9 @@ class Group:
         if stamp.number < row.results[0].number:
             raise InvalidArgument(f"producer number {stamp.number} is too old, its result is no longer kept")
         if stamp.number != row.last.number + 1:
-            raise InvalidArgument(f"producer number {stamp.number} leaves a gap after {row.last.number}")
+            raise ProducerGap(
+                f"producer number {stamp.number} leaves a gap after {row.last.number}", last_number=row.last.number
+            )
         return None
 
     def _remember(self, stamp: ProducerStamp, first_seq: int) -> None:

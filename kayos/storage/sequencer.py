@@ -20,6 +20,7 @@ from kayos.errors import (
     OutOfRange,
     PinNotFound,
     ProducerFenced,
+    ProducerGap,
     ProducerUnknown,
     SnapshotExpired,
     StoreFull,
@@ -195,7 +196,10 @@ class Sequencer:
         if stamp.number == last_number + 1:
             return None
         if stamp.number > last_number:
-            raise InvalidArgument(f"producer number {stamp.number} leaves a gap: the next one is {last_number + 1}")
+            raise ProducerGap(
+                f"producer number {stamp.number} leaves a gap: the next one is {last_number + 1}",
+                last_number=last_number,
+            )
         for result in row.results:
             if result.number == stamp.number:
                 history_id = self._start.takeover.find_history_at(result.first_seq)

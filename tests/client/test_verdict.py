@@ -54,6 +54,7 @@ EXPECTED = {
     **dict.fromkeys(REFUSED, Verdict.REFUSED),
     **dict.fromkeys(UNKNOWN, Verdict.UNKNOWN),
     "ProducerUnknown": Verdict.RESTART,
+    "ProducerGap": Verdict.RESTART,
     "ProducerFenced": Verdict.FENCED,
 }
 

@@ -262,6 +262,15 @@ def test_a_member_in_the_middle_of_a_copy_becomes_head_with_the_store_it_had() -
     assert [line.split("=")[0] for line in log_of(driven.store)] == ["1 x"]
 
 
+def test_every_piece_is_asked_for_once_and_the_next_is_under_way_while_one_is_applied() -> None:
+    links = Links("ab", {"a": store_of("x", "y", "z", "k", "l")})
+    links.adopt(chain(EPOCH, "a", learner="b"))
+    asked = [ask.after_seq for ask in only(list(links.said("b")), AskPiece)]
+    assert asked == [0, 1, 2, 3, 4]
+    done = [effect for effect in links.said("b") if only([effect], AskPiece) or isinstance(effect, ApplyPiece)]
+    assert [type(effect) is ApplyPiece for effect in done[:4]] == [False, True, False, True]
+
+
 def test_a_cut_catch_up_goes_on_where_it_was() -> None:
     source = store_of("x", "y", "z")
     driven, session = follower(view=chain(EPOCH, "a", learner="b"))
@@ -296,8 +305,8 @@ def test_a_reset_fills_an_empty_copy_beside_the_store() -> None:
     assert driven.hear_up("a", Reset(session, EPOCH, "no common history")) == [BeginCopy(session, is_clone=False)]
     (ask,) = only(driven.work(), AskPiece)
     assert (ask.after_seq, ask.start_seq, ask.all_retained) == (0, 0, True)
-    # Until the copy is whole the old one is what there is.
-    assert driven.store.copy().state.is_copying
+    # Until the copy is whole the old one is what a crash leaves.
+    assert driven.facts.is_copying
     driven.store.cancel_copy()
     assert driven.store.state.high_seq == 1
 

@@ -219,9 +219,11 @@ class Clients:
     def send(self, operation: Operation) -> None:
         world = self._world
         operation.attempts += 1
-        names = world.manager.view.serving
-        name = names[0] if world.random() < 0.93 else names[int(world.random() * len(names))]
-        node = world.nodes[name]
+        node = world.nodes[world.manager.view.head]
+        serving = [other for other in world.nodes.values() if other.serving]
+        if serving and world.random() < 0.2:
+            # By an old view: whoever takes itself for the head.
+            node = serving[int(world.random() * len(serving))]
         if node.is_up:
             world.later(0.05 + world.random() * world.delay_max, node, node.receive, operation)
         if operation.producer is not None:

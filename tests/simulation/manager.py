@@ -133,7 +133,7 @@ class Manager:
             world.note(None, "publishes", f"epoch {view.epoch}: {shown}, tails {tails}")
         for node in world.nodes.values():
             if node.is_up:
-                delay = world.random() * (15.0 if world.random() < 0.1 else 2.0)
+                delay = world.random() * (30.0 if world.random() < world.weights.late_views else 2.0)
                 world.later(0.1 + delay, node, node.feed, ViewChanged(view))
         return True
 

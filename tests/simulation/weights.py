@@ -93,6 +93,7 @@ class Weights:
     slow_head: float
     controls: float
     waits: float
+    late_views: float
     steps: int
 
 
@@ -143,6 +144,7 @@ def draw_weights(rng: Random, profile: Profile) -> Weights:
         slow_head=_maybe(rng, 0.3, 0.6),
         controls=_maybe(rng, 0.7, 0.5),
         waits=_maybe(rng, 0.5, 0.4),
+        late_views=0.05 + _maybe(rng, 0.3, 0.4),
         steps=100 + int(rng.random() * 120),
     )
     return replace(drawn, **profile.weights)  # type: ignore[arg-type]

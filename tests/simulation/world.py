@@ -247,7 +247,7 @@ class World:
     def heal(self) -> None:
         self.note(None, "heals", None)
         self.is_healing = True
-        calm = replace(self.weights, slow_disk=0.0, slow_head=0.0)
+        calm = replace(self.weights, slow_disk=0.0, slow_head=0.0, late_views=0.0)
         self.weights = replace(calm, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0)
         self.network.heal_all()
         for node in self.nodes.values():

@@ -304,8 +304,8 @@ class TransactionProducer:
 
 
 class SnapshotReader:
-    """Gathers state snapshot by snapshot and commits at boundaries; now and then it begins again from its mark with what
-    it held there, as a consumer does that keeps its state in a database."""
+    """Gathers state snapshot by snapshot and commits at boundaries; now and then it begins again from its mark, with
+    what it held there, as a consumer does that keeps its state in a database."""
 
     def __init__(self, load: Load, name: str, *, commit_every: int, restart_every: int) -> None:
         self._load = load

@@ -100,8 +100,10 @@ def test_a_lost_head_rolls_back_what_nobody_else_had(tmp_path: Path) -> None:
         for key in keys:
             client.send(TOPIC, b"kept", key=key)
         assert client.flush() == 0
-        # And a head whose further writes reach nobody
+        # And a head whose further writes reach nobody: its connection is given up, or they would wait in the socket
         cluster.freeze("b")
+        frozen_at = time.monotonic()
+        cluster.wait_for(lambda: time.monotonic() > frozen_at + FROZEN_S, "the keepalive is over")
         for key in keys[:100]:
             client.send(TOPIC, b"lost", key=key, durability=1)
         for key in keys[100:120]:
@@ -114,15 +116,14 @@ def test_a_lost_head_rolls_back_what_nobody_else_had(tmp_path: Path) -> None:
         cluster.remove("a")
         cluster.thaw("b")
         # Then the same client gets on too, though the new head never heard of its last writes
-        for key in keys[190:]:
-            client.send(TOPIC, b"later", key=key)
-        assert client.flush() == 0
+        later = [client.send(TOPIC, b"later", key=key) for key in keys[190:]]
+        assert [future.exception() for future in later] == [None] * len(later)
         with pytest.raises(KayosError, match="history"):
             client.wait(fresh.result(), until=1, timeout_s=5.0)
         # And the old head comes back without them
         cluster.restart("a")
         cluster.join("a")
-        expected = {key: b"kept" for key in keys[:190]} | {key: b"later" for key in keys[190:]}
+        expected = dict.fromkeys(keys[:190], b"kept") | dict.fromkeys(keys[190:], b"later")
         with client.consume(TOPIC, start=kayos.Start.beginning(), stop_at_end=True) as consumer:
             assert {message.key: message.value for snapshot in consumer for message in snapshot} == expected
         cluster.wait_until_whole()

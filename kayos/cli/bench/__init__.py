@@ -116,3 +116,51 @@ def chain(**options: Any) -> None:
     with server_extra():
         from kayos.cli.bench.chain import measure
     show(measure(**options))
+
+
+@bench.command(
+    "catch-up",
+    short_help="An empty replica joins, against a bare LMDB loop.",
+    epilog="\b\nExample:\n  kayos bench catch-up --messages 1000000",
+)
+@click.option("--messages", type=click.IntRange(1_000), default=500_000, show_default=True)
+@click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
+@directory_option
+def catch_up(**options: Any) -> None:
+    """An empty replica joins a chain of one and copies all of it, against a bare LMDB loop that writes as much."""
+    with server_extra():
+        from kayos.cli.bench.catch_up import measure
+    show(measure(**options))
+
+
+@bench.command(
+    "fan-out",
+    short_help="One tail against three.",
+    epilog="\b\nExample:\n  kayos bench fan-out --messages 300000",
+)
+@click.option("--messages", type=click.IntRange(1_000), default=200_000, show_default=True, help="Messages a turn.")
+@click.option("--batch", type=click.IntRange(1, 65_536), default=1_000, show_default=True, help="Messages a request.")
+@click.option("--keys", type=click.IntRange(0), default=10_000, show_default=True, help="Distinct keys; 0: all new.")
+@click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
+@rounds_option
+@directory_option
+def fan_out(**options: Any) -> None:
+    """The same writes into a chain with one tail and into one with three, and what the processors' time explains."""
+    with server_extra():
+        from kayos.cli.bench.fan_out import measure
+    show(measure(**options))
+
+
+@bench.command(
+    short_help="What a message costs at 10^5, 10^6 and 10^7 of them.",
+    epilog="\b\nExample:\n  kayos bench growth --messages 10000000",
+)
+@click.option("--messages", type=click.IntRange(1_000_000), default=10_000_000, show_default=True)
+@click.option("--keys", type=click.IntRange(0), default=10_000, show_default=True, help="Distinct keys; 0: all new.")
+@click.option("--value-bytes", type=click.IntRange(0, 1 << 20), default=100, show_default=True)
+@directory_option
+def growth(**options: Any) -> None:
+    """The processors' time per message in a chain of three that has taken more and more of them."""
+    with server_extra():
+        from kayos.cli.bench.growth import measure
+    show(measure(**options))

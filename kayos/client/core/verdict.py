@@ -13,6 +13,7 @@ from kayos.errors import (
     NotFound,
     NotMyRole,
     ProducerFenced,
+    ProducerGap,
     ProducerUnknown,
     StaleEpoch,
     TopicExists,
@@ -24,7 +25,7 @@ from kayos.limits import CLIENT_RETRY_DELAY_MS_MAX, CLIENT_RETRY_DELAY_MS_MIN
 class Verdict(Enum):
     RETRY = auto()  # the same request again, later
     REROUTE = auto()  # the same request, at the node that the new view names
-    RESTART = auto()  # the shard forgot this producer: a new producer epoch, numbers from 1
+    RESTART = auto()  # the shard forgot this producer, or its last numbers: a new producer epoch, numbers from 1
     FENCED = auto()  # a newer life of this producer is in charge
     REFUSED = auto()  # certainly not done, and a retry cannot help
     UNKNOWN = auto()  # given up on, and nobody can say whether it was done
@@ -35,6 +36,7 @@ _VERDICTS: tuple[tuple[type[KayosError], Verdict], ...] = (
     (StaleEpoch, Verdict.REROUTE),
     (NotMyRole, Verdict.REROUTE),
     (ProducerUnknown, Verdict.RESTART),
+    (ProducerGap, Verdict.RESTART),
     (ProducerFenced, Verdict.FENCED),
     (ConditionFailed, Verdict.REFUSED),
     (FailedPrecondition, Verdict.REFUSED),
