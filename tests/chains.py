@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Chain:
     tails: int = 1
     learner: str = ""
     learner_state: str = "waiting"
+    lives: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -70,18 +71,19 @@ class Cluster:
         *,
         nodes: str = "abc",
         chain: str | None = None,
+        run: str | None = None,
         tails: int = 1,
         topic: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Iterator["Cluster"]:
-        """`chain` names those that serve from the start; the others run and wait to join."""
+        """`chain` names those that serve from the start, the others wait to join; `run` those that are started."""
         serving = list(nodes if chain is None else chain)
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(nodes, free_ports(len(nodes)), strict=True)}
         described = {"replicas": len(serving), **(topic or {})}
         cluster = cls(directory, addresses, Chain(1, serving, tails), described, settings)
         cluster.write()
         try:
-            for name in nodes:
+            for name in nodes if run is None else run:
                 cluster.restart(name)
             yield cluster
         finally:
@@ -156,7 +158,9 @@ class Cluster:
 
     def write(self) -> None:
         chain = self.chain
-        members = [f'{{ node = "{name}" }}' for name in chain.serving]
+        members = [
+            f'{{ node = "{name}", incarnation = "{chain.lives.get(name, b"").hex()}" }}' for name in chain.serving
+        ]
         if chain.learner:
             members.append(f'{{ node = "{chain.learner}", state = "{chain.learner_state}" }}')
         lines = ["[nodes]", *(f'{name} = "{address}"' for name, address in self.addresses.items()), f"[topics.{TOPIC}]"]
@@ -171,6 +175,12 @@ class Cluster:
     def change(self, serving: list[str], *, tails: int = 0, learner: str = "", state: str = "waiting") -> None:
         most = max(1, len(serving) - 1)
         self.chain = Chain(self.chain.epoch + 1, serving, min(tails or self.chain.tails, most), learner, state)
+        self.write()
+
+    def name_lives(self) -> None:
+        """The next epoch names the lives that the members have now, and nobody else can take their places."""
+        lives = {name: self.status(name).incarnation for name in self.chain.serving}
+        self.chain = replace(self.chain, epoch=self.chain.epoch + 1, lives=lives)
         self.write()
 
     def remove(self, *names: str) -> None:

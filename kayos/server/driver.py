@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kayos.errors import DataLoss, KayosError, ResetRequired, WriteUnknown
 from kayos.limits import COPIES_WAIT_S, READ_CHUNK_BYTES_MAX, ROLLBACK_ROWS_MAX
+from kayos.model.chain import Role
 from kayos.model.takeover import HISTORY_ID_BYTES, TakeoverRow
 from kayos.model.write import Batch
 from kayos.replica.effects import (
@@ -64,7 +65,7 @@ from kayos.storage.interface import Store, StoreState
 if TYPE_CHECKING:
     # The shard owns its driver; the other direction is for the type checker.
     from kayos.server.neighbours import Neighbours
-    from kayos.server.shard import Place
+    from kayos.server.shard import Place, ServedStore
 
 
 class Surroundings(Protocol):
@@ -83,7 +84,7 @@ class Surroundings(Protocol):
 class Driver:
     """One life of a replica."""
 
-    def __init__(self, node: str, store: Store, pool: Executor, around: Surroundings) -> None:
+    def __init__(self, node: str, store: "ServedStore", pool: Executor, around: Surroundings) -> None:
         self.store = store
         self.replica = Replica(node, store.state.incarnation, facts_of(store.state))
         self._tokens = count(1)
@@ -201,6 +202,8 @@ class Driver:
         return [Done(order, facts) for order in orders]
 
     def _apply(self, orders: list[Apply]) -> None:
+        if self.replica.role is Role.TAIL:
+            self.store.keep_view(self.replica.commit_point)
         self.store.apply([order.batch for order in orders], commit_point=orders[-1].commit_point)
 
     def _change(self, order: WriterEffect) -> None:

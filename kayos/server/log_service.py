@@ -127,7 +127,7 @@ class LogService:
         check_key(request.key, shard.topic)
         check_number("min_seq", request.min_seq)
         await shard.wait_for_seq(request.min_seq)
-        record = await shard.read_released(shard.store.get, request.key)
+        record = await shard.read_released(lambda store: store.get(request.key), min_seq=request.min_seq)
         if record is None or record.kind != Kind.PUT:
             return log_pb2.GetResponse()
         return log_pb2.GetResponse(
@@ -153,7 +153,7 @@ class LogService:
     async def get_mark(self, request: log_pb2.GetMarkRequest, call: Call) -> log_pb2.GetMarkResponse:
         shard = self._find_tail(request.shard)
         check_name("consumer", request.consumer)
-        mark = await shard.read_released(shard.store.find_mark, request.consumer)
+        mark = await shard.read_released(lambda store: store.find_mark(request.consumer))
         if mark is None:
             raise MarkNotFound(f"consumer {request.consumer!r} has no mark here: it has not committed one")
         state = shard.state
@@ -161,7 +161,7 @@ class LogService:
 
     async def list_marks(self, request: log_pb2.ListMarksRequest, call: Call) -> log_pb2.ListMarksResponse:
         shard = self._find_tail(request.shard)
-        marks = await shard.read_released(shard.store.list_marks)
+        marks = await shard.read_released(lambda store: store.list_marks())
         entries = [
             log_pb2.ListMarksResponse.Entry(consumer=consumer, mark=mark_to_wire(mark)) for consumer, mark in marks
         ]
@@ -221,7 +221,8 @@ class LogService:
 
     async def list_pins(self, request: log_pb2.ListPinsRequest, call: Call) -> log_pb2.ListPinsResponse:
         shard = self._find_tail(request.shard)
-        pins = await shard.read_released(shard.store.list_pins)
+        pins = await shard.read(shard.store.list_pins)
+        await shard.wait_for_seq(shard.store.state.high_seq)
         return log_pb2.ListPinsResponse(pins=map(pin_to_wire, pins))
 
     async def renew_pin(self, request: log_pb2.RenewPinRequest, call: Call) -> log_pb2.RenewPinResponse:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kayos.errors import DataLoss, DeadlineExceeded, KayosError, NotMyRole, StaleEpoch, Unavailable, WriteUnknown
-from kayos.limits import LONG_POLL_S_MAX
+from kayos.limits import GATE_PATIENCE_S, LONG_POLL_S_MAX
 from kayos.model.chain import ChainView
 from kayos.model.control import Control
 from kayos.model.topic import Topic
@@ -30,6 +30,7 @@ from kayos.server.logs import get_log
 from kayos.server.neighbours import Neighbours
 from kayos.server.peers import Peers
 from kayos.server.polls import Polls
+from kayos.server.reads import KeptReads, Reads
 from kayos.server.recovery import Recovery
 from kayos.server.shared_pin import SharedPins
 from kayos.server.watermark import Watermark
@@ -49,6 +50,10 @@ class ServedStore(Store, Protocol):
     def wants_compaction(self) -> bool: ...
 
     def check_readers(self) -> int: ...
+
+    def keep_view(self, commit_point: int) -> None: ...
+
+    def find_view(self, commit_point: int) -> KeptReads | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +317,31 @@ class Shard:
                 self.log.error("damage found while reading", reason=error.message, cause=cause_of(error))
             raise
 
-    async def read_released(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """The same behind the gate: given out only when all that it can have seen is committed."""
+    async def read_released(self, look: Callable[[Reads], T], *, min_seq: int = 0) -> T:
+        """The same behind the gate: given out only when all that it can have seen is committed. While a fault holds the
+        commit point back, the last released boundary is looked at instead, unless that is below `min_seq`."""
         self.check_tail()
-        found = await self.read(call, *arguments, **options)
-        await self.wait_for_seq(self.store.state.high_seq)
+        found = await self.read(look, self.store)
+        seen_seq = self.store.state.high_seq
+        if not await self.is_released_soon(seen_seq):
+            kept = self.find_released_view(above_seq=min_seq - 1)
+            if kept is not None:
+                return await self.read(look, kept)
+        await self.wait_for_seq(seen_seq)
         return found
+
+    async def is_released_soon(self, seq: int) -> bool:
+        """In health the commit point is a millisecond behind."""
+        try:
+            async with asyncio.timeout(GATE_PATIENCE_S):
+                await self.visible.wait_for(seq)
+        except TimeoutError:
+            return False
+        return True
+
+    def find_released_view(self, *, above_seq: int) -> KeptReads | None:
+        kept = self.store.find_view(self.visible.value)
+        return kept if kept is not None and kept.seq > above_seq else None
 
     async def wait_for_seq(self, seq: int) -> None:
         """Until consumers may see `seq`; bounded."""

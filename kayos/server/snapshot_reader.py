@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from kayos.server.reads import Reads
 from kayos.storage.interface import Store
 from kayos.wire.codec import columns_from_records
 
@@ -36,7 +37,7 @@ class CopiedSnapshot:
         return sum(map(len, self.chunks))
 
 
-def copy_snapshot(store: Store, after_seq: int, *, bytes_max: int, chunk_bytes: int) -> CopiedSnapshot:
+def copy_snapshot(store: Reads, after_seq: int, *, bytes_max: int, chunk_bytes: int) -> CopiedSnapshot:
     """All above `after_seq` in one read transaction, if it fits."""
     found = store.read_log(after_seq, bytes_max=bytes_max)
     if not found.complete:

@@ -20,6 +20,7 @@ from kayos.model.topic import check_name
 from kayos.server.gateway import check_number, chunk_bytes_from_wire
 from kayos.server.memory import MemoryBudget
 from kayos.server.pin_reader import PinRange, read_ahead
+from kayos.server.reads import Reads
 from kayos.server.shard import Shard
 from kayos.server.snapshot_reader import CopiedSnapshot, copy_snapshot
 from kayos.wire.codec import mark_from_wire, mark_to_wire, takeover_to_wire
@@ -114,21 +115,24 @@ class Subscription:
     async def _offer(self) -> None:
         shard = self._shard
         async with self._budget.hold(self._copy_bytes_max) as hold:
-            copied = await shard.read(
-                copy_snapshot,
-                shard.store,
-                self.scanned,
-                bytes_max=self._copy_bytes_max,
-                chunk_bytes=self._chunk_bytes,
-            )
-            hold.shrink(copied.size)
+            copied = await self._copy(shard.store)
             # The gate: released only when enough replicas hold what was read, and `state` knows of it.
+            if not await shard.is_released_soon(copied.end_seq):
+                kept = shard.find_released_view(above_seq=self.scanned)
+                if kept is not None:
+                    copied = await self._copy(kept)
+            hold.shrink(copied.size)
             await shard.visible.wait_for(copied.end_seq)
             self._check_floor()
             if copied.complete:
                 await self._send_copied(copied)
                 return
         await self._offer_pinned()
+
+    async def _copy(self, store: Reads) -> CopiedSnapshot:
+        return await self._shard.read(
+            copy_snapshot, store, self.scanned, bytes_max=self._copy_bytes_max, chunk_bytes=self._chunk_bytes
+        )
 
     async def _send_copied(self, copied: CopiedSnapshot) -> None:
         if not copied.count:

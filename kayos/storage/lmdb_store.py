@@ -33,6 +33,7 @@ from kayos.storage.batch import append_runs, find_new, read_batches
 from kayos.storage.changes import Changes
 from kayos.storage.environment import Environment
 from kayos.storage.interface import CommitResult, Identity, ignore_batch
+from kayos.storage.kept_views import KeptView, KeptViews
 from kayos.storage.layout import StateRow, SyncRow
 from kayos.storage.lmdb_reads import LmdbReads
 from kayos.storage.place import Place, create_environment, load_place
@@ -66,6 +67,7 @@ class LmdbStore(LmdbReads):
         self.rollbacks = 0
         self._needs_reopen = False
         self._sweep = Sweep()
+        self._views = KeptViews()
         self._witness: Witness | None = None
         self.place: Place
         # Where the store stood before a copy was begun; a crash leaves it there.
@@ -126,6 +128,7 @@ class LmdbStore(LmdbReads):
         return 1
 
     def _stand_in(self, place: Place) -> None:
+        self._views.clear()
         self.place = place
         self._needs_reopen = False
         self._sweep = Sweep()
@@ -176,6 +179,7 @@ class LmdbStore(LmdbReads):
         forward: Callable[[Batch], None] = ignore_batch,
     ) -> CommitResult:
         self._check_ready_to_write()
+        self._views.clear()
         answers: tuple[object, ...] = ()
         try:
             with self.changing() as changes:
@@ -202,6 +206,15 @@ class LmdbStore(LmdbReads):
                 changes.state, high_seq=last.last_seq, last_timestamp_ms=last.timestamp_ms, epoch=last.epoch
             )
             changes.raise_commit_point(commit_point)
+
+    def keep_view(self, commit_point: int) -> None:
+        """Writer's thread, before a change: what stands now can be read until a newer boundary is released."""
+        if self.state.sync.is_ready and not self.state.is_copying:
+            self._views.keep(self.identity, self.place, commit_point)
+
+    def find_view(self, commit_point: int) -> KeptView | None:
+        """Any thread: the store at the newest boundary that is released and was kept."""
+        return self._views.find(commit_point)
 
     def take_over(self, row: TakeoverRow) -> None:
         self._check_ready_to_write()
@@ -345,6 +358,7 @@ class LmdbStore(LmdbReads):
         """After a disk error: read back what is there. What may not have reached the disk is written anew, but for an
         unfinished copy, which is dropped."""
         self.cancel_copy()
+        self._views.clear()
         known, number = self.place.known_transaction, self.generation
         self.env.close()
         self._open_current(verify=True)
@@ -362,6 +376,7 @@ class LmdbStore(LmdbReads):
         return self.env.check_readers()
 
     def close(self) -> None:
+        self._views.clear()
         for place in self._places():
             place.env.close()
         if self._witness is not None:

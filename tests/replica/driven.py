@@ -276,8 +276,8 @@ class Links:
     def write(self, node: str, *requests: WriteRequest | Control, now_ms: int = 1000) -> list[WriteResult]:
         """A group at the head, all the way down and its acknowledgements all the way up."""
         results, effects = self.nodes[node].sequence(*requests, now_ms=now_ms)
-        self._perform(node, effects)
-        self._perform(node, self.nodes[node].sync())
+        self.perform(node, effects)
+        self.perform(node, self.nodes[node].sync())
         self.settle()
         return results
 
@@ -286,7 +286,7 @@ class Links:
             if self._queue:
                 node, event = self._queue.popleft()
                 if node in self.nodes:
-                    self._perform(node, self.nodes[node].feed(event))
+                    self.perform(node, self.nodes[node].feed(event))
             elif not self._work_once():
                 return
         raise AssertionError("it never comes to rest")
@@ -297,11 +297,11 @@ class Links:
     def _work_once(self) -> bool:
         for node, driven in self.nodes.items():
             if driven.orders or driven.reads:
-                self._perform(node, driven.write_one() if driven.orders else driven.read_one())
+                self.perform(node, driven.write_one() if driven.orders else driven.read_one())
                 return True
         return False
 
-    def _perform(self, node: str, effects: list[Effect]) -> None:
+    def perform(self, node: str, effects: list[Effect]) -> None:
         for effect in effects:
             self.trace.append((node, effect))
             match effect:

@@ -94,7 +94,7 @@ async def test_after_a_failed_commit_the_store_is_reopened_and_a_new_history_beg
             await put(shard, {b"a": b"2"})
         assert "secret" not in refused.value.message
         assert shard.problem
-        # Reads go on (or are told to try again), and the next write finds a store that was verified and taken over anew.
+        # Reads go on (or are told to try again); the next write finds a store that was verified and taken over anew.
         found = await read_patiently(shard, b"a")
         assert found is not None and found.value == b"1"
         await accepted(shard, {b"a": b"3"})

@@ -81,7 +81,7 @@ class Producer:
         self.index = index
         self.life = 0
         self.number = 0
-        self.last_seq = 0
+        self.last: Operation | None = None
         self.waiting: Operation | None = None
 
     @property
@@ -92,7 +92,7 @@ class Producer:
         """The log does not know what it acknowledged at a low level: a new producer, a new order."""
         self.life += 1
         self.number = 0
-        self.last_seq = 0
+        self.last = None
 
 
 class Clients:
@@ -253,9 +253,12 @@ class Clients:
         operation.is_done = True
         if producer is None:
             return
-        if result.first_seq <= producer.last_seq and not self._world.was_forced:
-            self._world.fail(f"order: {operation} was acknowledged at {result.first_seq}, after {producer.last_seq}")
-        producer.last_seq = result.last_seq
+        last = producer.last
+        # What was acknowledged at a low level in another history may be lost, and its place taken.
+        is_bound = last is not None and (last.is_committed or last.result.history_id == result.history_id)
+        if is_bound and result.first_seq <= last.result.last_seq and not self._world.was_forced:
+            self._world.fail(f"order: {operation} was acknowledged at {result.first_seq}, after {last}")
+        producer.last = operation
         producer.waiting = None
 
     def refused(self, operation: Operation, error: KayosError) -> None:

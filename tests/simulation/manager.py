@@ -114,11 +114,12 @@ class Manager:
         found = seen.get(member.node)
         return found is not None and not found.is_suspect and found.incarnation == member.incarnation
 
-    def publish(self, members: tuple[Member, ...], seen: Observation, *, tails: int) -> bool:
+    def publish(self, members: tuple[Member, ...], seen: Observation, *, tails: int, is_fence: bool = False) -> bool:
         world, wanted = self._world, self._wanted
         before = self.view
         disks = {member.node: self._disk_of(member, seen) for member in members}
-        if any(world.nodes[name].store.state.incarnation != disk for name, disk in disks.items()):
+        is_lost = any(world.nodes[name].store.state.incarnation != disk for name, disk in disks.items())
+        if is_lost and not is_fence:
             return False  # It has lost its disk meanwhile: one loss more than the promise covers.
         view = ChainView(before.epoch + 1, members, tails, wanted.min_durable, wanted.min_replicas)
         view.check()
@@ -175,7 +176,7 @@ class Manager:
             return  # It may be alive and go on with its downstreams: nobody can say what is committed.
         if survivors and self._fenced_epoch != self.view.epoch:
             # Nothing is committed in an epoch whose head is gone: what survivors report of it is final.
-            self.publish(self.view.members, seen, tails=self.view.tails)
+            self.publish(self.view.members, seen, tails=self.view.tails, is_fence=True)
             self._fenced_epoch = self.view.epoch
             return
         if any(seen[name].report.epoch != self.view.epoch for name in survivors):
