@@ -22,7 +22,7 @@ from typing import Any
 import grpc
 
 from kayos.storage.compare import compare_stores
-from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS
+from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS, Method
 from kayos.wire.status import error_from_rpc
 from kayos.wire.v1 import cluster_pb2, log_pb2
 from tests.nodes import NodeProcess
@@ -120,19 +120,21 @@ class Cluster:
     def thaw(self, name: str) -> None:
         self.nodes[name].process.send_signal(signal.SIGCONT)
 
-    def write_to(
-        self, name: str, key: bytes, value: bytes, *, epoch: int, durability: int = 0
-    ) -> log_pb2.ProduceResponse:
-        """One bare write to this very node, as a client with an old view sends it."""
-        method = LOG_METHODS["Produce"]
-        ref = log_pb2.ShardRef(topic=TOPIC, shard=0, epoch=epoch)
-        request = log_pb2.ProduceRequest(shard=ref, keys=[key], values=[value], durability=durability)
+    def call(self, name: str, method: Method, request: Any) -> Any:
+        """One bare call of this very node."""
         with grpc.insecure_channel(self.addresses[name]) as channel:
             try:
                 encoded = channel.unary_unary(method.path)(request.SerializeToString(), timeout=10.0)
             except grpc.RpcError as failure:
                 raise error_from_rpc(failure) from None
-        return log_pb2.ProduceResponse.FromString(encoded)
+        return method.response_class.FromString(encoded)
+
+    def write_to(self, name: str, key: bytes, value: bytes, *, epoch: int, **fields: Any) -> log_pb2.ProduceResponse:
+        """One write to this very node, as a client sends it that has a view of that epoch."""
+        ref = log_pb2.ShardRef(topic=TOPIC, shard=0, epoch=epoch)
+        request = log_pb2.ProduceRequest(shard=ref, keys=[key], values=[value], **fields)
+        response: log_pb2.ProduceResponse = self.call(name, LOG_METHODS["Produce"], request)
+        return response
 
     def stop_all(self) -> None:
         """Cleanly, so that their stores can be compared."""

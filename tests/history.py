@@ -48,7 +48,6 @@ class Write:
     outcome: Outcome
     seq: int = 0
     history_id: bytes = b""
-    in_transaction: bool = False
 
     @property
     def is_promised(self) -> bool:
@@ -259,7 +258,7 @@ class Checker:
             if first.setdefault(read.pin_id, read) != read:
                 self._report(f"boundary: pin {read.pin_id} showed other rows than before")
             state = {one.key: one for one in read.rows}
-            self._check_state(f"pin {read.pin_id}", state, read.seq)
+            self._check_state(f"boundary of pin {read.pin_id}", state, read.seq)
             self._check_groups(f"pin {read.pin_id}", state, read.seq)
 
     def _check_streams(self) -> None:

@@ -2,13 +2,17 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.chains import free_ports
 from tests.nodes import NodeProcess
 
 ROOT = Path(__file__).parent.parent
@@ -17,8 +21,15 @@ SCRIPTS = Path(sys.executable).parent
 TIMEOUT_S = 60
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+CHAIN_SECTION = README[README.index("## A chain of three") : README.index("## Install")]
+
+
+def blocks(language: str, text: str = README.replace(CHAIN_SECTION, "")) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands_of(found: list[str]) -> list[str]:
+    return [line[2:] for block in found for line in block.splitlines() if line.startswith("$ ")]
 
 
 @pytest.fixture
@@ -30,8 +41,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 def test_console_lines_run_in_order(node: NodeProcess, tmp_path: Path) -> None:
     environment = {**os.environ, "KAYOS_SERVERS": node.address, "PATH": f"{SCRIPTS}:{os.environ['PATH']}"}
-    lines = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
-    commands = [line for line in lines if not line.startswith("source ")]
+    commands = [line for line in commands_of(blocks("console")) if not line.startswith("source ")]
     assert len(commands) > 10
     for command in commands:
         done = subprocess.run(
@@ -66,6 +76,40 @@ def test_shown_output_is_what_comes_out(node: NodeProcess, tmp_path: Path) -> No
     ]
 
 
+def test_the_chain_section_runs_as_one_session(tmp_path: Path) -> None:
+    """Three nodes start, the head is killed, it joins again, the stores are equal: as pasted into a terminal."""
+    ports = {f"127.0.0.1:740{number}": f"127.0.0.1:{port}" for number, port in enumerate(free_ports(3), 1)}
+
+    def on_free_ports(text: str) -> str:
+        for shown, free in ports.items():
+            text = text.replace(shown, free)
+        return text
+
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "cluster.toml").write_text(on_free_ports((ROOT / "deploy" / "cluster.toml").read_text()))
+    commands = [on_free_ports(line) for line in commands_of(blocks("console", CHAIN_SECTION))]
+    session = subprocess.Popen(
+        ["bash", "-e", "-c", "\n".join(commands)],
+        cwd=tmp_path,
+        env={**os.environ, "KAYOS_MAP_BYTES": str(1 << 30), "PATH": f"{SCRIPTS}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = session.communicate(timeout=TIMEOUT_S)
+    finally:
+        # Its own group: whatever happened, no node outlives the test.
+        with suppress(ProcessLookupError):
+            os.killpg(session.pid, signal.SIGKILL)
+        session.wait()
+    assert session.returncode == 0, output
+    copies = re.findall(r'"copies": (\d)', output)
+    assert copies == ["3", "2", "3"]
+    assert '"equal": true' in output
+
+
 def test_python_runs(node: NodeProcess, tmp_path: Path) -> None:
     for number, block in enumerate(blocks("python")):
         script = tmp_path / f"block{number}.py"
@@ -74,6 +118,11 @@ def test_python_runs(node: NodeProcess, tmp_path: Path) -> None:
             [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_named_modules_exist() -> None:
+    for module in re.findall(r"`python -m (kayos[\w.]+)`", README):
+        assert find_spec(module) is not None, module
 
 
 def test_make_targets_exist() -> None:

@@ -77,7 +77,6 @@ class Follower:
         self.state = FollowerState.IDLE
         self._session = 0
         self._is_member = False
-        # This node and all that come after it in the chain: of these it tells its upstream.
         self._silent_ticks = 0
         self._pieces_ahead = 0
         # The position that the next piece must follow; None when none was asked for.
@@ -234,7 +233,7 @@ class Follower:
         replica = self._replica
         replica.note_own()
         replica.spread_news()
-        replica.greet_downstreams()
+        replica.downstreams.greet_all()
 
     def _receive_streaming(self, message: Downward) -> None:
         replica = self._replica

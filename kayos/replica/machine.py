@@ -13,29 +13,25 @@ anything but an append makes every downstream say Hello again.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from kayos.limits import WAITERS_MAX
 from kayos.model.chain import ChainView, MemberState, Role
 from kayos.model.write import Batch
+from kayos.replica.claim import is_mine
+from kayos.replica.downstreams import Downstreams
 from kayos.replica.effects import (
     AdoptTable,
-    Answer,
     Apply,
     ApplyPiece,
     ApplyRollback,
     BeginCopy,
     CancelCopy,
     Effect,
-    FetchView,
-    FindRecords,
-    Forsake,
-    ReadPiece,
+    FindDiverged,
     Release,
     SaveCommitPoint,
     SaveEpoch,
-    SendDown,
     Serve,
     TakeOver,
     WriterEffect,
@@ -61,49 +57,14 @@ from kayos.replica.events import (
     Wait,
 )
 from kayos.replica.facts import Facts
-from kayos.replica.feeder import Feeder, FeederState
+from kayos.replica.feeder import Feeder
 from kayos.replica.follower import Follower
-from kayos.replica.ledger import Ledger, Waiters
-from kayos.stream.greeting import Upstream, answer_hello
-from kayos.stream.messages import (
-    Ack,
-    AskPiece,
-    AskRecords,
-    Bye,
-    Continue,
-    Downward,
-    Durable,
-    Hello,
-    Piece,
-    Progress,
-    Records,
-    RefusalCode,
-    Refuse,
-    Sent,
-    Wedge,
-)
+from kayos.replica.ledger import Ledger
+from kayos.replica.report import Report, make_report
+from kayos.replica.waits import Waits
 from kayos.stream.window import Window
 
 NO_VIEW = ChainView(0, ())
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What operators and the manager are told. `learner_is_close`: the newcomer streams; `learner_is_ready`: it holds
-    all that was ever acknowledged here."""
-
-    role: Role
-    epoch: int
-    high_seq: int
-    durable_seq: int
-    commit_point: int
-    following: str
-    phase: str
-    problem: str
-    learner: str
-    learner_is_close: bool
-    learner_is_ready: bool
-    durable: Durable
 
 
 class Replica:
@@ -123,19 +84,18 @@ class Replica:
         self.jobs = 0
         self.window = Window(facts.high_seq)
         self.ledger = Ledger(NO_VIEW)
-        self.waiters = Waiters()
-        self.feeders: dict[str, Feeder] = {}
+        self.waits = Waits(self)
+        self.downstreams = Downstreams(self)
         self.follower = Follower(self)
         self._effects: list[Effect] = []
         self._is_view_stored = False
         self._begins_history = False
-        self._feeds_others = False
-        self._subtrees: dict[str, frozenset[str]] = {}
+        # This node and all that stand behind it: of these it tells its upstream.
         self.subtree = frozenset({node})
         # Batches that the writer had no room for.
         self._refused: list[Apply] = []
         # What was acknowledged before this epoch: a newcomer must hold it before it is a member.
-        self._promised_seq = 0
+        self.promised_seq = 0
 
     def step(self, event: Event) -> list[Effect]:
         self._effects = []
@@ -155,6 +115,15 @@ class Replica:
         return self.role.is_head
 
     @property
+    def feeders(self) -> dict[str, Feeder]:
+        return self.downstreams.feeders
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the store can be read from: not in the middle of a catch-up, and no copy is being filled."""
+        return self.facts.sync.is_ready and not self.facts.is_copying
+
+    @property
     def is_established(self) -> bool:
         """Whether this log is known to be the chain's, in this epoch."""
         if self.role.is_head:
@@ -162,30 +131,7 @@ class Replica:
         return self.follower.is_established
 
     def report(self) -> Report:
-        learner = self.view.learner if self.view.members else None
-        feeder = self.feeders.get(learner.node) if learner is not None else None
-        is_close = feeder is not None and feeder.state is FeederState.STREAMING
-        held = self.ledger.durable.get(learner.node, 0) if learner is not None else 0
-        return Report(
-            role=self.role,
-            epoch=self.view.epoch,
-            high_seq=self.accepted_seq,
-            durable_seq=self.store_facts.high_seq,
-            commit_point=self.commit_point,
-            following=self.follower.upstream,
-            phase=self.follower.phase if not self.is_head else "serving" if self.is_established else "taking over",
-            problem=self.problem,
-            learner=learner.node if learner is not None and self.view.upstream_of(learner.node) == self.node else "",
-            learner_is_close=is_close,
-            learner_is_ready=is_close and self.is_established and self._is_learner_ready(held),
-            durable=dict(self.ledger.durable),
-        )
-
-    def _is_learner_ready(self, held_seq: int) -> bool:
-        learner = self.view.learner
-        # What was promised in a history that this log has left since binds nobody.
-        promised_seq = min(self._promised_seq, self.facts.high_seq)
-        return learner is not None and learner.state is MemberState.SYNCING and held_seq >= promised_seq
+        return make_report(self)
 
     # The view
 
@@ -197,12 +143,10 @@ class Replica:
         self.view = view
         self._is_view_stored = False
         self.role = view.role_of(self.node) if self.may_take_role(view) else Role.NONE
-        self._promised_seq = max(self._promised_seq, self.ledger.durable.get(self.node, 0))
+        self.promised_seq = max(self.promised_seq, self.ledger.durable.get(self.node, 0))
         self.ledger = Ledger(view)
-        self._feeds_others = bool(view.downstreams_of(self.node))
         self.subtree = view.subtree_of(self.node)
-        self._subtrees = {node: view.subtree_of(node) for node in view.downstreams_of(self.node)}
-        self._end_feeders("the chain changed")
+        self.downstreams.view_changed(view)
         self.follower.stop()
         # The same head goes on with its history if nobody else can have been head in between.
         goes_on = was_head and self.role.is_head and view.epoch == before.epoch + 1
@@ -212,23 +156,16 @@ class Replica:
         self.order(SaveEpoch(view.epoch))
 
     def may_take_role(self, view: ChainView) -> bool:
-        """A role belongs to one life of a replica. Where the view does not name it, the first one to store the epoch
-        has it; a chain of one is what it is, whoever restarts it."""
-        self.problem = ""
-        member = view.find_member(self.node)
-        if member is None:
-            return True
-        if member.incarnation:
-            is_mine = member.incarnation == self.incarnation
-        else:
-            resumes = len(view.serving) == 1 or member.state is MemberState.WAITING
-            is_mine = self.facts.epoch < view.epoch or resumes
-        if not is_mine:
-            self.problem = (
+        may = is_mine(view, self.node, self.incarnation, stored_epoch=self.facts.epoch)
+        self.problem = (
+            ""
+            if may
+            else (
                 f"epoch {view.epoch} gave this place to an earlier life of {self.node}: "
                 "name it last and as waiting, in a higher epoch"
             )
-        return is_mine
+        )
+        return may
 
     def _on_epoch_saved(self, effect: SaveEpoch) -> None:
         if effect.epoch != self.view.epoch:
@@ -267,14 +204,13 @@ class Replica:
         self.accepts_writes = accepts
         self.emit(Serve(accepts))
         self._note_durable()
-        self.greet_downstreams()
+        self.downstreams.greet_all()
 
     def _stop_serving(self, reason: str) -> None:
         if self.accepts_writes:
             self.accepts_writes = False
             self.emit(Serve(False))
-        for token in self.waiters.take_all():
-            self.emit(Forsake(token, reason))
+        self.waits.forsake_all(reason)
 
     # The log grows
 
@@ -284,13 +220,11 @@ class Replica:
     def append(self, batch: Batch) -> None:
         """Forward first; the writer fsyncs meanwhile."""
         self.accepted_seq = batch.last_seq
-        if not self._feeds_others:
+        if not self.downstreams.are_expected:
             self.window.restart(batch.last_seq)
             return
         self.window.add(batch, durable_seq=self.facts.high_seq)
-        for node, feeder in list(self.feeders.items()):
-            if feeder.state is FeederState.STREAMING:
-                self._pump(node, feeder)
+        self.downstreams.pump_all()
 
     def _on_synced(self, event: Synced) -> None:
         self._learn(event.facts)
@@ -308,8 +242,7 @@ class Replica:
         """The fsynced end of the log counts for the chain once the log is known to be the chain's."""
         self.note_own()
         self.spread_news()
-        if any(feeder.deferred is not None for feeder in self.feeders.values()):
-            self._answer_deferred()
+        self.downstreams.answer_deferred()
 
     def acknowledged_seq(self) -> int:
         """What this replica answers for: what it fsynced, and for a newcomer that is about to be a member, what that
@@ -333,13 +266,10 @@ class Replica:
         if commit_point > self.commit_point:
             self.commit_point = commit_point
             self.emit(Release(commit_point))
-        for token, seq in self.waiters.take_reached(self.ledger):
-            self.emit(Answer(token, self.ledger.count_copies(seq)))
+        self.waits.answer_reached()
         if not news.isdisjoint(self.subtree):
             self.follower.acknowledge()
-        for node, feeder in self.feeders.items():
-            if feeder.state is FeederState.STREAMING and not news <= self._subtrees[node]:
-                self._send_progress(node, feeder)
+        self.downstreams.tell(news)
 
     def _log_changed(self) -> None:
         """By something else than an append: whoever reads from here must compare anew."""
@@ -348,148 +278,28 @@ class Replica:
         self.make_downstreams_greet()
 
     def make_downstreams_greet(self) -> None:
-        self._end_feeders("the upstream's log was changed by more than an append")
+        self.downstreams.end_all("the upstream's log was changed by more than an append")
 
-    # Downstreams
-
-    def _on_from_downstream(self, event: FromDownstream) -> None:
-        message = event.message
-        if isinstance(message, Hello):
-            self._on_hello(event.node, message)
-            return
-        feeder = self.feeders.get(event.node)
-        if feeder is None or feeder.session != message.session or not self.is_current(message.epoch):
-            return
-        match message:
-            case Ack():
-                feeder.note_acked(message.synced_seq)
-                self.ledger.merge(message.durable, except_node=self.node)
-                self.note_own()
-                self.spread_news()
-                if feeder.state is FeederState.STREAMING:
-                    self._pump(event.node, feeder)
-            case AskPiece() | AskRecords():
-                feeder.deferred = message
-                self._answer_deferred()
+    # Neighbours and time
 
     def is_current(self, epoch: int) -> bool:
+        """Every word carries the epoch in which it is said; of another one nothing is heard."""
         return epoch == self.view.epoch
 
-    def _on_hello(self, node: str, hello: Hello) -> None:
-        if hello.epoch < self.view.epoch:
-            reason = f"epoch {hello.epoch} is over, {self.view.epoch} is current: fetch the view"
-            self._refuse(node, hello, RefusalCode.STALE_EPOCH, reason)
-            return
-        if hello.epoch > self.view.epoch:
-            self.emit(FetchView(hello.epoch))
-        elif not self._is_my_downstream(node, hello):
-            reason = f"{node} does not follow {self.node} in epoch {self.view.epoch}"
-            self._refuse(node, hello, RefusalCode.NOT_IN_CHAIN, reason)
-            return
-        old = self.feeders.get(node)
-        if old is not None and old.hello.incarnation == hello.incarnation and old.session >= hello.session:
-            return
-        self.feeders[node] = Feeder(hello)
-        self.greet_downstreams()
-
-    def _is_my_downstream(self, node: str, hello: Hello) -> bool:
-        member = self.view.find_member(node)
-        if member is None or hello.node != node or self.view.upstream_of(node) != self.node:
-            return False
-        return not member.incarnation or member.incarnation == hello.incarnation
-
-    def _refuse(self, node: str, hello: Hello, code: RefusalCode, reason: str) -> None:
-        self.emit(SendDown(node, Refuse(hello.session, self.view.epoch, code, reason)))
-
-    def greet_downstreams(self) -> None:
-        """Answer those who said Hello, if this replica is sure of its own log."""
-        if not (self.is_established and self.facts.sync.is_ready and not self.facts.is_copying):
-            return
-        for node, feeder in list(self.feeders.items()):
-            if feeder.state is FeederState.GREETED and feeder.hello.epoch == self.view.epoch:
-                if self._is_my_downstream(node, feeder.hello):
-                    self._answer_hello(node, feeder)
-                else:
-                    del self.feeders[node]
-
-    def _answer_hello(self, node: str, feeder: Feeder) -> None:
-        hello = feeder.hello
-        own = Upstream(self.facts.takeover, self.accepted_seq, self.facts.purge_seq, self.role.is_head, self.window)
-        verdict = answer_hello(hello, own)
-        self.emit(SendDown(node, verdict))
-        if isinstance(verdict, Continue):
-            feeder.state = FeederState.STREAMING
-            feeder.sent_seq = min(hello.high_seq, self.accepted_seq)
-            self._pump(node, feeder)
-            self._send_progress(node, feeder)
-        elif isinstance(verdict, Wedge):
-            del self.feeders[node]
-        else:
-            feeder.state = FeederState.COPYING
-
-    def _pump(self, node: str, feeder: Feeder) -> None:
-        while feeder.has_room:
-            found = self.window.find_after(feeder.sent_seq)
-            if found is None:
-                if feeder.is_behind(self.window):
-                    self._end_feeder(node, "it fell behind what is kept in memory")
-                return
-            batch, size = found
-            if batch.epoch != self.view.epoch:
-                # Sequenced in an earlier epoch, vouched for in this one: a store takes nothing from an older epoch.
-                batch = replace(batch, epoch=self.view.epoch)
-            feeder.note_sent(batch.last_seq, size)
-            self.emit(SendDown(node, Sent(feeder.session, self.view.epoch, batch, dict(self.ledger.durable))))
-
-    def _send_progress(self, node: str, feeder: Feeder) -> None:
-        progress = Progress(feeder.session, self.view.epoch, feeder.sent_seq, dict(self.ledger.durable))
-        self.emit(SendDown(node, progress))
-
-    def _answer_deferred(self) -> None:
-        """Questions are answered from the store, which must have reached what the downstream builds upon."""
-        if not self.facts.sync.is_ready or self.facts.is_copying:
-            return
-        for node, feeder in self.feeders.items():
-            ask = feeder.deferred
-            if isinstance(ask, AskPiece) and self.facts.high_seq >= ask.min_end_seq:
-                feeder.deferred = None
-                self.emit(ReadPiece(node, ask))
-            elif isinstance(ask, AskRecords) and self.facts.high_seq >= ask.through_seq:
-                feeder.deferred = None
-                self.emit(FindRecords(node, ask))
+    def _on_from_downstream(self, event: FromDownstream) -> None:
+        self.downstreams.receive(event.node, event.message)
 
     def _on_piece_read(self, event: PieceRead) -> None:
-        ask = event.effect.ask
-        self._send_if_current(event.effect.node, ask, Piece(ask.session, ask.epoch, event.piece))
+        self.downstreams.piece_read(event)
 
     def _on_records_found(self, event: RecordsFound) -> None:
-        ask = event.effect.ask
-        self._send_if_current(event.effect.node, ask, Records(ask.session, ask.epoch, event.restorable))
-
-    def _send_if_current(self, node: str, ask: AskPiece | AskRecords, message: Downward) -> None:
-        feeder = self.feeders.get(node)
-        if feeder is not None and feeder.session == ask.session and ask.epoch == self.view.epoch:
-            self.emit(SendDown(node, message))
+        self.downstreams.records_found(event)
 
     def _on_read_failed(self, event: ReadFailed) -> None:
-        effect = event.effect
-        if isinstance(effect, ReadPiece | FindRecords):
-            feeder = self.feeders.get(effect.node)
-            if feeder is not None and feeder.session == effect.ask.session:
-                self._end_feeder(effect.node, event.reason)
-        else:
+        if isinstance(event.effect, FindDiverged):
             self.follower.lose("what diverged could not be read")
-
-    def _end_feeders(self, reason: str) -> None:
-        for node in list(self.feeders):
-            if self.feeders[node].state is not FeederState.GREETED:
-                self._end_feeder(node, reason)
-
-    def _end_feeder(self, node: str, reason: str) -> None:
-        feeder = self.feeders.pop(node)
-        self.emit(SendDown(node, Bye(feeder.session, self.view.epoch, reason)))
-
-    # Links and time
+        else:
+            self.downstreams.read_failed(event.effect, event.reason)
 
     def _on_from_upstream(self, event: FromUpstream) -> None:
         self.follower.receive(event.node, event.message)
@@ -498,14 +308,13 @@ class Replica:
         self.follower.link_ready(event.node)
 
     def _on_link_lost(self, event: LinkLost) -> None:
-        self.feeders.pop(event.node, None)
+        self.downstreams.lose(event.node)
         if event.node == self.follower.upstream:
             self.follower.lose("the connection broke")
 
     def _on_tick(self, event: Tick) -> None:
         self.follower.tick()
-        for node, feeder in self.feeders.items():
-            self._send_progress(node, feeder)
+        self.downstreams.tick()
         self.follower.acknowledge()
         if self._refused and not self.is_broken:
             self._offer_again()
@@ -578,23 +387,13 @@ class Replica:
         self.role = Role.NONE
         self._stop_serving(reason)
         self.follower.stop()
-        self._end_feeders(reason)
+        self.downstreams.end_all(reason)
         self.feeders.clear()
 
     # Waiting for copies
 
     def _on_wait(self, event: Wait) -> None:
-        """A bare sequence proves nothing: after a takeover another write may stand there."""
-        if not self.role.is_head or not self.is_established:
-            self.emit(Forsake(event.token, "this node is not the head"))
-        elif not self.holds(event.history_id, event.seq):
-            self.emit(Forsake(event.token, f"the history of sequence {event.seq} ended before it: the write is lost"))
-        elif len(self.waiters) >= WAITERS_MAX:
-            self.emit(Forsake(event.token, f"{WAITERS_MAX} writes wait for copies already"))
-        else:
-            self.waiters.add(event)
-            for token, seq in self.waiters.take_reached(self.ledger):
-                self.emit(Answer(token, self.ledger.count_copies(seq)))
+        self.waits.add(event)
 
     def holds(self, history_id: bytes, seq: int) -> bool:
         """Or will hold: the open history may still reach it."""
@@ -602,7 +401,7 @@ class Replica:
         return end is not None and end >= seq
 
     def _on_stop_waiting(self, event: StopWaiting) -> None:
-        self.waiters.drop(event.token)
+        self.waits.drop(event.token)
 
     def _on_diverged(self, event: DivergedFound) -> None:
         self.follower.diverged_found(event.effect, event.keys)

@@ -241,6 +241,8 @@ class LogService:
         shard = self._find_tail(request.shard)
         check_name("pin", request.pin_id)
         chunk_bytes = chunk_bytes_from_wire(request.batch_bytes)
+        check_number("min_seq", request.min_seq)
+        await shard.wait_for_seq(request.min_seq)
         pin = await self._find_pin(shard, request.pin_id)
         await shard.wait_for_seq(pin.seq)
         end_seq = request.end_seq or pin.seq

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kayos.errors import InvalidArgument
+from kayos.errors import DeadlineExceeded, InvalidArgument
 from kayos.limits import HELLO_S
 from kayos.server.hosting import Hosting
 from kayos.server.outgoing import Outgoing
@@ -48,8 +48,7 @@ class ReplicationService:
     async def follow(self, requests: AsyncIterator[bytes], call: Call) -> None:
         """Until the downstream goes away, the node drains, or another stream takes this one's place."""
         assembler = UpwardAssembler()
-        async with asyncio.timeout(HELLO_S):
-            hello = await read_hello(requests, assembler)
+        hello = await wait_for_hello(requests, assembler)
         assert assembler.key is not None
         shard = self._hosting.find_by_id(assembler.key.topic_id, assembler.key.shard)
         check_hello(shard, hello)
@@ -72,6 +71,14 @@ class ReplicationService:
 
 def check_hello(shard: Shard, hello: Hello) -> None:
     shard.neighbours.check_hello(hello, shard.view, shard.place.node)
+
+
+async def wait_for_hello(requests: AsyncIterator[bytes], assembler: UpwardAssembler) -> Hello:
+    try:
+        async with asyncio.timeout(HELLO_S):
+            return await read_hello(requests, assembler)
+    except TimeoutError:
+        raise DeadlineExceeded(f"no Hello within {HELLO_S:g} s: open the stream again and say it first") from None
 
 
 async def read_hello(requests: AsyncIterator[bytes], assembler: UpwardAssembler) -> Hello:

@@ -22,7 +22,7 @@ from kayos.model.topic import Topic
 from kayos.model.write import ControlRequest, WriteRequest, WriteResult
 from kayos.replica.effects import WriterEffect
 from kayos.replica.events import Event, Failed, Tick, Trouble, Until, ViewChanged
-from kayos.replica.machine import Report
+from kayos.replica.report import Report
 from kayos.server.committer import Committer, cause_of
 from kayos.server.driver import Driver, facts_of
 from kayos.server.head_controls import HeadControls

@@ -14,14 +14,14 @@ from tests.storage.helpers import log_of, pin_rows, put, write
 
 
 def test_what_is_batched_is_made_durable_by_one_commit(disk: LmdbStore) -> None:
-    """The claim "Fast Durability": a hundred requests, all their rows and control structures, are one transaction, one fsync."""
+    """The claim "Fast Durability": a hundred requests with all their rows are one transaction, one fsync."""
     before = disk.env.last_transaction
     write(disk, *(put((f"k{number}", "v")) for number in range(100)))
     assert disk.env.last_transaction == before + 1
 
 
 def test_nothing_is_visible_until_it_is_safely_committed(disk: LmdbStore) -> None:
-    """The claim "ACID": in the moment before the fsync, when the batch is forwarded already, readers see the state before."""
+    """The claim "ACID": before the fsync, when the batch is forwarded already, readers see the old state."""
     write(disk, put(("a", "1")))
     seen: list[list[str]] = []
     disk.commit([put(("a", "2"), ("b", "2"))], now_ms=2000, forward=lambda batch: seen.append(log_of(disk)))

@@ -107,8 +107,11 @@ def test_a_new_connection_is_a_new_session() -> None:
     driven, session = streaming()
     (hello,) = only(driven.feed(LinkReady("a")), Hello)
     assert hello.session == session + 1
-    # What the old one still brings is not heard.
+    # What the old one still brings is not heard: neither a verdict, nor a batch when the new one streams.
+    assert driven.hear_up("a", Continue(session, EPOCH, TABLE)) == []
+    driven.hear_up("a", Continue(hello.session, EPOCH, TABLE))
     assert driven.hear_up("a", Sent(session, EPOCH, batch(0), {})) == []
+    assert only(driven.hear_up("a", Sent(hello.session, EPOCH, batch(0), {})), Apply)
     assert driven.feed(LinkReady("x")) == []
 
 

@@ -1,4 +1,4 @@
-"""The script language: a line that begins with `>` is a word of the stage with its arguments, what follows is what it told.
+"""The script language: a line that begins with `>` is a word of the stage and its arguments; below it is what it told.
 
     > view A B C min_durable=3
     > write w1 A k=1
@@ -10,11 +10,8 @@ empty lines stay where they are.
 
 import inspect
 
-from tests.scenarios.stage import Actor, Stage
-from tests.simulation.node import _PERFORM, Node
+from tests.scenarios.stage import Stage
 from tests.simulation.weights import bounds_given_back
-
-from kayos.replica.effects import SendDown  # isort: skip
 
 
 def replay(text: str) -> str:
@@ -35,7 +32,7 @@ def replay(text: str) -> str:
 
 def perform(stage: Stage, words: list[str]) -> None:
     method = getattr(stage, words[0])
-    options = set(inspect.signature(method).parameters) | ({"window_count", "piece_bytes"} & set(dir(stage.bounds)))
+    options = {*inspect.signature(method).parameters, *stage.bounds.__dict__}
     given, named = [], {}
     for word in words[1:]:
         key, equals, value = word.partition("=")
@@ -46,14 +43,7 @@ def perform(stage: Stage, words: list[str]) -> None:
     method(*given, **named)
 
 
-def convert(word: str) -> int | str:
-    return int(word) if word.lstrip("-").isdigit() else word
-
-
-def _send_down(node: Node, effect: SendDown) -> None:
-    if isinstance(node, Actor):
-        node.stage.hear(node.name, effect)
-    Node._send_down(node, effect)
-
-
-_PERFORM[SendDown] = _send_down
+def convert(word: str) -> float | int | str:
+    if word.isdigit():
+        return int(word)
+    return float(word) if word.replace(".", "", 1).isdigit() else word

@@ -12,11 +12,11 @@ from kayos.model.chain import ChainView, Member, MemberState
 from kayos.model.control import CommitMark, Purge
 from kayos.model.mark import Mark
 from kayos.model.producer import ProducerStamp
-from kayos.model.record import Kind, decode_record
+from kayos.model.record import Kind, Record, decode_record
 from kayos.model.topic import Mode
 from kayos.model.write import ControlRequest, Request, WriteRequest, WriteResult
-from kayos.replica.effects import SendDown
-from kayos.replica.events import Until, ViewChanged
+from kayos.replica.effects import ApplyPiece
+from kayos.replica.events import FromUpstream, Until, ViewChanged
 from kayos.storage.interface import Identity
 from kayos.storage.memory import MemoryStore
 from kayos.stream.messages import CatchUp, Continue, Refuse, Reset, RollBack, Wedge
@@ -28,7 +28,7 @@ ANY_SIZE = 1 << 40
 CALM = Weights({}, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
-class Request1:
+class Sent:
     """One request of the script and how it was answered."""
 
     def __init__(self, stage: "Stage", name: str, request: Request, until: Until, copies: int) -> None:
@@ -91,8 +91,16 @@ class Actor(Node):
         if self.stage.manager.view.epoch:
             super().fetch_view()
 
-    def _tick(self, _: object) -> None:
-        super()._tick(None)
+
+class Wire(Network):
+    """Links that repeat the verdicts they carry."""
+
+    def send(self, source: Node, target: Node, event: Any) -> None:
+        if isinstance(event, FromUpstream) and isinstance(source, Actor):
+            text = describe(event.message)
+            if text:
+                source.stage.tell(f"{source.name} tells {target.name}: {text}")
+        super().send(source, target, event)
 
 
 class Silence:
@@ -170,19 +178,19 @@ class Stage:
         self.lines.append(line)
 
     def job_done(self, node: Actor, job: Any) -> None:
-        if type(job).__name__ == "ApplyPiece" and self._pieces_left > 0:
+        if isinstance(job, ApplyPiece) and self._pieces_left > 0:
             self._pieces_left -= 1
-
-    def hear(self, sender: str, effect: SendDown) -> None:
-        text = describe(effect.message)
-        if text:
-            self.tell(f"{sender} tells {effect.node}: {text}")
 
     # What scripts say
 
     def cluster(self, *names: str, mode: str = "compact") -> None:
+        """All begins anew."""
+        lines = self.lines
+        self.__init__()  # type: ignore[misc]
+        self.lines = lines
+        self.bounds.install()
         self._mode = Mode(mode)
-        self.network = Network(self, names)  # type: ignore[arg-type]
+        self.network = Wire(self, names)  # type: ignore[arg-type]
         for name in names:
             self.nodes[name] = Actor(self, name)
             self.nodes[name].start()
@@ -231,10 +239,15 @@ class Stage:
         stamp = ProducerStamp(number.partition(":")[0].encode(), 0, int(number.partition(":")[2])) if number else None
         self._send(name, node, WriteRequest(keys, values, bytes(kinds), producer=stamp), level)
 
+    def fill(self, name: str, node: str, count: int) -> None:
+        """Many revisions of one key in one request: they take sequences, the last one stays."""
+        values = [str(index).encode() for index in range(1, count + 1)]
+        self._send(name, node, WriteRequest([b"k"] * count, values), "all")
+
     def _send(self, name: str, node: str, request: Request, level: str) -> None:
         until, copies = (Until.ALL, 0) if level == "all" else (Until.COPIES, int(level))
         target = self.nodes[node]
-        self.push(self.now, target, target.receive, Request1(self, name, request, until, copies))
+        self.push(self.now, target, target.receive, Sent(self, name, request, until, copies))
 
     def purge(self, name: str, node: str, through: int) -> None:
         self._send(name, node, ControlRequest(Purge(through)), "all")
@@ -246,7 +259,7 @@ class Stage:
     def wait(self, name: str, node: str, history: str, seq: int, level: str = "all") -> None:
         until, copies = (Until.ALL, 0) if level == "all" else (Until.COPIES, int(level))
         result = WriteResult(history.encode().ljust(16, b"."), seq, seq, 0)
-        self.nodes[node].wait(Request1(self, name, WriteRequest([], []), until, copies), result)  # type: ignore[arg-type]
+        self.nodes[node].wait(Sent(self, name, WriteRequest([], []), until, copies), result)  # type: ignore[arg-type]
 
     def hold(self, *names: str) -> None:
         for name in names:
@@ -313,8 +326,12 @@ def show_history(history_id: bytes) -> str:
 
 def show_rows(node: Node) -> str:
     records = [decode_record(row.stored) for row in node.store._tables.log.values()]
-    shown = (f"{one.seq}:{one.key.decode()}" + (f"={one.value.decode()}" if one.kind == Kind.PUT else "-") for one in records)
-    return " ".join(shown) or "(nothing)"
+    return " ".join(map(show_record, records)) or "(nothing)"
+
+
+def show_record(record: Record) -> str:
+    value = f"={record.value.decode()}" if record.kind == Kind.PUT else "-"
+    return f"{record.seq}:{record.key.decode()}{value}"
 
 
 def describe(message: object) -> str:

@@ -83,7 +83,15 @@ WRITES = [
     producer("producer id too long", "give 1 to 64", producer_id=b"p" * 65, number=1),
     producer("producer number 0", "begin with 1", producer_id=b"p"),
     producer("producer number 2^64-1", "begin with 1", producer_id=b"p", number=BIG),
-    producer("producer number leaves a gap", "the next one is 2", producer_id=b"p", producer_epoch=5, number=3),
+    producer(
+        "producer number leaves a gap",
+        "the next one is 2",
+        "INVALID_ARGUMENT",
+        "PRODUCER_GAP",
+        producer_id=b"p",
+        producer_epoch=5,
+        number=3,
+    ),
     producer(
         "producer fenced",
         "stop this producer",

@@ -49,7 +49,7 @@ class Consumer:
         if not world.is_healing:
             if world.now >= self._patient_until:
                 self.read(world.nodes[self._choose_tail()])
-            world.later(1.0 + world.random() * 5.0, None, self._turn, None)
+            world.later(1.5 + world.random() * 6.0, None, self._turn, None)
 
     def _choose_tail(self) -> str:
         """By a view that may be old: any node is asked now and then."""

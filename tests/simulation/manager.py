@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kayos.model.chain import ChainView, Member, MemberState
 from kayos.replica.events import ViewChanged
 from kayos.replica.follower import FollowerState
-from kayos.replica.machine import Report
+from kayos.replica.report import Report
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     disk: bytes
     is_whole: bool
     is_suspect: bool
-    report: Report
+    report: Report | None
     log_position: tuple[int, int]
 
 
@@ -57,6 +57,8 @@ class Manager:
         self.chains: list[Chain] = []
         self._settling = (0, 0)
         self._fenced_epoch = 0
+        # Members report; of the others it is enough to know that they are there.
+        self._reporting: tuple[str, ...] = ()
 
     def begin(self) -> None:
         names = list(self._world.nodes)[: self._wanted.replicas]
@@ -85,7 +87,7 @@ class Manager:
             disk=state.incarnation,
             is_whole=node.is_whole,
             is_suspect=is_suspect,
-            report=replica.report(),
+            report=replica.report() if node.name in self._reporting else None,
             log_position=self.position_of(rows[-1].epoch if rows else 0, state.epoch, state.high_seq),
         )
 
@@ -124,6 +126,7 @@ class Manager:
         view = ChainView(before.epoch + 1, members, tails, wanted.min_durable, wanted.min_replicas)
         view.check()
         self.view = view
+        self._reporting = view.serving
         lives = {member.node: member.incarnation for member in members}
         self.chains.append(Chain(view.serving, view.spine, view.tail_nodes, view.copies_to_commit, lives, disks))
         for name in before.serving:
@@ -154,7 +157,12 @@ class Manager:
         if len(self.chains) == 1 or head is None:
             return
         report = head.report
-        if report.epoch != self.view.epoch or report.phase != "serving" or head.incarnation != self._head_life():
+        if (
+            report is None
+            or report.epoch != self.view.epoch
+            or report.phase != "serving"
+            or head.incarnation != self._head_life()
+        ):
             return
         epoch, mark = self._settling
         if epoch != self.view.epoch:
@@ -179,9 +187,12 @@ class Manager:
             self.publish(self.view.members, seen, tails=self.view.tails, is_fence=True)
             self._fenced_epoch = self.view.epoch
             return
-        if any(seen[name].report.epoch != self.view.epoch for name in survivors):
+        if any(self._epoch_of(seen[name]) != self.view.epoch for name in survivors):
             return
         self._start_again(survivors, seen)
+
+    def _epoch_of(self, found: Seen) -> int:
+        return found.report.epoch if found.report is not None else 0
 
     def _leads(self, name: str, chain: Chain) -> bool:
         """Whether a living member has all that was committed in that chain."""
@@ -243,7 +254,7 @@ class Manager:
 
     def _plan_learner(self, learner: Member, seen: Observation) -> None:
         report = seen[self.view.serving[-1]].report
-        if report.epoch != self.view.epoch:
+        if report is None or report.epoch != self.view.epoch:
             return
         rest = self.view.members[:-1]
         if self.may_promote(learner, report):

@@ -16,13 +16,14 @@ from kayos.model.sync import READY, SyncState
 from kayos.model.takeover import TakeoverTable
 from kayos.model.topic import Mode
 from kayos.model.write import Batch
-from kayos.replica.effects import ApplyRollback
-from kayos.replica.events import FromDownstream, Sequenced
+from kayos.replica.effects import AdoptTable, Apply, ApplyRollback
+from kayos.replica.events import Failed, FromDownstream, Sequenced, Trouble
 from kayos.replica.feeder import Feeder
-from kayos.replica.follower import Follower
-from kayos.replica.machine import _HANDLERS, Replica, Report
+from kayos.replica.follower import Follower, FollowerState
+from kayos.replica.machine import _HANDLERS, Replica
+from kayos.replica.report import Report
 from kayos.storage.memory import MemoryStore
-from kayos.stream.messages import Hello, Sent
+from kayos.stream.messages import Continue, Hello, Sent
 from kayos.stream.window import Window
 from tests.simulation.manager import Manager
 from tests.simulation.node import Node
@@ -152,6 +153,35 @@ def any_epoch_accepted() -> list[Patch]:
         (_HANDLERS, FromDownstream, ageless_from_downstream),
         (MemoryStore, "apply", ageless_apply),
     ]
+
+
+def batches_before_the_table() -> list[Patch]:
+    """Batches are stored behind a table that the store may have refused: then they stand in the wrong history."""
+
+    def eager_continue(self: Follower, message: Continue) -> None:
+        replica = self._replica
+        self.state = FollowerState.STREAMING
+        if replica.facts.takeover != message.takeover:
+            replica.order(AdoptTable(message.takeover, replica.view.epoch))
+        self._established()
+
+    return [(Follower, "_continue", eager_continue)]
+
+
+def refused_batch_forgotten() -> list[Patch]:
+    """A batch that was forwarded and found no room is asked for again, instead of being kept."""
+    on_failed = Replica._on_failed
+
+    def forgetful(self: Replica, event: Failed) -> None:
+        if isinstance(event.effect, Apply) and event.trouble is Trouble.RETRY:
+            self.jobs -= 1
+            self._set_facts(event.facts)
+            self._log_changed()
+            self.follower.lose(event.reason)
+        else:
+            on_failed(self, event)
+
+    return [(_HANDLERS, Failed, forgetful)]
 
 
 def purge_forgotten() -> list[Patch]:
@@ -285,6 +315,12 @@ FEW_COPIES = Profile(
     settings={"nodes": 3, "replicas": 3, "min_durable": 2, "min_replicas": 1},
     weights={"fault_interval": 4.0, "slow_disk": 0.1, "slow_head": 0.8},
 )
+NO_ROOM = Profile(
+    "full disks",
+    faults={"suspect": 1.0, "crash": 0.5, "depose": 0.5},
+    settings={"nodes": 3, "replicas": 3, "min_durable": 2, "min_replicas": 1},
+    weights={"fault_interval": 5.0, "no_room": 0.25},
+)
 DISORDER = Profile(
     "words out of order",
     faults={"suspect": 1.0, "reset": 1.0, "crash": 0.5},
@@ -333,6 +369,8 @@ MUTANTS = {
         Mutant("no-previous-sequence", no_previous_sequence, LOSSES),
         Mutant("no-hello-after-catch-up", no_hello_after_catch_up, LINKS),
         Mutant("any-epoch", any_epoch_accepted, DISORDER, schedules_max=6_000),
+        Mutant("batches-before-the-table", batches_before_the_table, NO_ROOM),
+        Mutant("refused-batch-forgotten", refused_batch_forgotten, NO_ROOM),
         Mutant("purge-forgotten", purge_forgotten, PURGES),
         Mutant("one-table", divergence_from_one_table, FORCED),
         Mutant("rollback-in-two", rollback_in_two_transactions, ROLLBACKS),

@@ -152,11 +152,13 @@ class Node:
         return self._wiped_epoch >= epoch
 
     def fetch_view(self, _: object = None) -> None:
-        self.feed(ViewChanged(self.world.manager.view))
+        view = self.world.manager.view
+        if view.epoch > self.replica.view.epoch:
+            self.feed(ViewChanged(view))
 
     def _tick(self, _: object) -> None:
         world = self.world
-        if self.replica.view.epoch < world.manager.view.epoch and (world.is_healing or world.random() < 0.3):
+        if world.is_healing or world.random() < 0.3:
             self.fetch_view()
         self.feed(Tick())
         world.later(world.tick * (0.8 + world.random() * 0.4), self, self._tick, None)

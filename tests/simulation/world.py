@@ -41,8 +41,8 @@ class World:
         self.bounds.install()
         self.delay_max = 0.2 + rng.random()
         self.fsync_max = 0.2 + rng.random() * 2.0
-        self.tick = 6.0 + rng.random() * 4.0
-        self.round = 3.0 + rng.random() * 6.0
+        self.tick = 8.0 + rng.random() * 5.0
+        self.round = 4.0 + rng.random() * 6.0
         self.think = 1.0 + rng.random() * 6.0
         self.now = 0.0
         self.steps = 0

@@ -284,7 +284,7 @@ class TransactionProducer:
                 write = self._load.describe_write(
                     self._name, number, key, write_id, "all", outcome, is_delete=is_delete
                 )
-                self._load.history.note(replace(write, in_transaction=True))
+                self._load.history.note(write)
             self._load.step(self._name)
             self._load.pause(0.005)
 

@@ -64,6 +64,7 @@ class PinReader:
             after_seq=self._after_seq,
             end_seq=self._end_seq,
             tombstones=self._tombstones,
+            min_seq=self._pin.seq,
         )
         self._count = self._checksum = 0
         tail = view.tail(self._pin.shard, self._turn)

@@ -342,20 +342,22 @@ class ReleasePinResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReadPinRequest(_message.Message):
-    __slots__ = ("shard", "pin_id", "after_seq", "end_seq", "batch_bytes", "tombstones")
+    __slots__ = ("shard", "pin_id", "after_seq", "end_seq", "batch_bytes", "tombstones", "min_seq")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     PIN_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
     END_SEQ_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    MIN_SEQ_FIELD_NUMBER: _ClassVar[int]
     shard: ShardRef
     pin_id: str
     after_seq: int
     end_seq: int
     batch_bytes: int
     tombstones: bool
-    def __init__(self, shard: _Optional[_Union[ShardRef, _Mapping]] = ..., pin_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., end_seq: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., tombstones: _Optional[bool] = ...) -> None: ...
+    min_seq: int
+    def __init__(self, shard: _Optional[_Union[ShardRef, _Mapping]] = ..., pin_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., end_seq: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., tombstones: _Optional[bool] = ..., min_seq: _Optional[int] = ...) -> None: ...
 
 class ReadPinResponse(_message.Message):
     __slots__ = ("columns", "end")
