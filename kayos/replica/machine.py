@@ -226,9 +226,6 @@ class Replica:
         self.window.add(batch, durable_seq=self.facts.high_seq)
         self.downstreams.pump_all()
 
-    def _on_synced(self, event: Synced) -> None:
-        self._learn(event.facts)
-
     def _learn(self, facts: Facts) -> None:
         self._set_facts(facts)
         self._note_durable()
@@ -289,23 +286,11 @@ class Replica:
     def _on_from_downstream(self, event: FromDownstream) -> None:
         self.downstreams.receive(event.node, event.message)
 
-    def _on_piece_read(self, event: PieceRead) -> None:
-        self.downstreams.piece_read(event)
-
-    def _on_records_found(self, event: RecordsFound) -> None:
-        self.downstreams.records_found(event)
-
     def _on_read_failed(self, event: ReadFailed) -> None:
         if isinstance(event.effect, FindDiverged):
             self.follower.lose("what diverged could not be read")
         else:
             self.downstreams.read_failed(event.effect, event.reason)
-
-    def _on_from_upstream(self, event: FromUpstream) -> None:
-        self.follower.receive(event.node, event.message)
-
-    def _on_link_ready(self, event: LinkReady) -> None:
-        self.follower.link_ready(event.node)
 
     def _on_link_lost(self, event: LinkLost) -> None:
         self.downstreams.lose(event.node)
@@ -392,36 +377,27 @@ class Replica:
 
     # Waiting for copies
 
-    def _on_wait(self, event: Wait) -> None:
-        self.waits.add(event)
-
     def holds(self, history_id: bytes, seq: int) -> bool:
         """Or will hold: the open history may still reach it."""
         end = self.facts.takeover.find_end(history_id, high_seq=max(self.accepted_seq, seq))
         return end is not None and end >= seq
 
-    def _on_stop_waiting(self, event: StopWaiting) -> None:
-        self.waits.drop(event.token)
-
-    def _on_diverged(self, event: DivergedFound) -> None:
-        self.follower.diverged_found(event.effect, event.keys)
-
 
 _HANDLERS: dict[type, Callable[[Replica, Any], None]] = {
     ViewChanged: Replica._on_view,
     Tick: Replica._on_tick,
-    LinkReady: Replica._on_link_ready,
+    LinkReady: lambda replica, event: replica.follower.link_ready(event.node),
     LinkLost: Replica._on_link_lost,
-    FromUpstream: Replica._on_from_upstream,
+    FromUpstream: lambda replica, event: replica.follower.receive(event.node, event.message),
     FromDownstream: Replica._on_from_downstream,
     Sequenced: Replica._on_sequenced,
-    Synced: Replica._on_synced,
+    Synced: lambda replica, event: replica._learn(event.facts),
     Done: Replica._on_done,
     Failed: Replica._on_failed,
-    PieceRead: Replica._on_piece_read,
-    RecordsFound: Replica._on_records_found,
-    DivergedFound: Replica._on_diverged,
+    PieceRead: lambda replica, event: replica.downstreams.piece_read(event),
+    RecordsFound: lambda replica, event: replica.downstreams.records_found(event),
+    DivergedFound: lambda replica, event: replica.follower.diverged_found(event.effect, event.keys),
     ReadFailed: Replica._on_read_failed,
-    Wait: Replica._on_wait,
-    StopWaiting: Replica._on_stop_waiting,
+    Wait: lambda replica, event: replica.waits.add(event),
+    StopWaiting: lambda replica, event: replica.waits.drop(event.token),
 }
