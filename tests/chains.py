@@ -10,7 +10,6 @@ The operator does by hand what a manager will do: survivors keep their order, a 
 """
 
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,20 +25,10 @@ from kayos.wire.methods import CLUSTER_METHODS, LOG_METHODS, Method
 from kayos.wire.status import error_from_rpc
 from kayos.wire.v1 import cluster_pb2, log_pb2
 from tests.nodes import NodeProcess
+from tests.ports import lasting_addresses
 
 TOPIC = "t"
 WAIT_S = 60.0
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for bound in sockets:
-            bound.bind(("127.0.0.1", 0))
-        return [bound.getsockname()[1] for bound in sockets]
-    finally:
-        for bound in sockets:
-            bound.close()
 
 
 @dataclass
@@ -78,7 +67,7 @@ class Cluster:
     ) -> Iterator["Cluster"]:
         """`chain` names those that serve from the start, the others wait to join; `run` those that are started."""
         serving = list(nodes if chain is None else chain)
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(nodes, free_ports(len(nodes)), strict=True)}
+        addresses = dict(zip(nodes, lasting_addresses(len(nodes)), strict=True))
         described = {"replicas": len(serving), **(topic or {})}
         cluster = cls(directory, addresses, Chain(1, serving, tails), described, settings)
         cluster.write()

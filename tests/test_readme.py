@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chains import free_ports
 from tests.nodes import NodeProcess
+from tests.ports import lasting_addresses
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -78,7 +78,7 @@ def test_shown_output_is_what_comes_out(node: NodeProcess, tmp_path: Path) -> No
 
 def test_the_chain_section_runs_as_one_session(tmp_path: Path) -> None:
     """Three nodes start, the head is killed, it joins again, the stores are equal: as pasted into a terminal."""
-    ports = {f"127.0.0.1:740{number}": f"127.0.0.1:{port}" for number, port in enumerate(free_ports(3), 1)}
+    ports = {f"127.0.0.1:740{number}": address for number, address in enumerate(lasting_addresses(3), 1)}
 
     def on_free_ports(text: str) -> str:
         for shown, free in ports.items():

@@ -162,8 +162,12 @@ class Downstreams:
                 self._send_progress(node, feeder)
 
     def tick(self) -> None:
-        for node, feeder in self.feeders.items():
-            self._send_progress(node, feeder)
+        """A sign of life for each, or the end for one that has taken nothing until memory no longer reaches back."""
+        for node, feeder in list(self.feeders.items()):
+            if feeder.state is FeederState.STREAMING and feeder.is_behind(self._replica.window):
+                self._end(node, "it fell behind what is kept in memory")
+            else:
+                self._send_progress(node, feeder)
 
     def _send_progress(self, node: str, feeder: Feeder) -> None:
         replica = self._replica

@@ -72,8 +72,8 @@ def _answer_prefix(hello: Hello, own: Upstream) -> Verdict:
 
 
 def _answer_unfinished(hello: Hello, own: Upstream) -> Verdict:
-    """A copy in the middle of a catch-up goes on only with a source that holds the state it was taken from, and all that
-    the replica has seen committed: what is copied will replace what it held."""
+    """A copy in the middle of a catch-up goes on only with a source that holds the state it was taken from, and all
+    that the replica has seen committed: what is copied will replace what it held."""
     sync = hello.sync
     point = find_divergence(own.takeover, hello.takeover, up_high=own.high_seq, down_high=hello.high_seq)
     if goes_below_commit(hello, point) and not is_merely_ahead(hello, own):

@@ -29,8 +29,8 @@ Durable = dict[str, int]
 
 class Hello(NamedTuple):
     """Who is there and what it holds. `commit_point` is the highest that it has itself seen, `purge_seq` and
-    `removal_seq` what was removed from its log. While a copy is filled beside the store, `sync` is the copy's, and table
-    and `high_seq` are the store's: what the copy would replace."""
+    `removal_seq` what was removed from its log. While a copy is filled beside the store, `sync` is the copy's, and
+    table and `high_seq` are the store's: what the copy would replace."""
 
     session: int
     epoch: int

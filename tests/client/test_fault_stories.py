@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kayos.errors import DeadlineExceeded, KayosError, Unavailable, WriteUnknown
-from tests.client.ports import lasting_address
 from tests.nodes import NodeProcess
+from tests.ports import lasting_address
 
 MESSAGES = 4_000
 KILLS = 3

@@ -13,8 +13,8 @@ import pytest
 
 import kayos
 from kayos.client.examples import sqlite_exactly_once
-from tests.client.ports import lasting_address
 from tests.nodes import NodeProcess
+from tests.ports import lasting_address
 from tests.seeds import choose_seed
 
 ROOT = Path(__file__).parents[2]

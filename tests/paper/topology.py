@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chains import free_ports
 from tests.nodes import NodeProcess
+from tests.ports import lasting_addresses
 
 CHAINS = ["abc", "bca", "cab"]
 TOPIC = "queue"
@@ -38,7 +38,7 @@ def describe(addresses: dict[str, str]) -> str:
 
 @contextmanager
 def start_rotated(directory: Path) -> Iterator[Rotated]:
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip("abc", free_ports(3), strict=True)}
+    addresses = dict(zip("abc", lasting_addresses(3), strict=True))
     file = directory / "cluster.toml"
     file.write_text(describe(addresses))
     with ExitStack() as stack:

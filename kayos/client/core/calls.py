@@ -27,6 +27,9 @@ class Directory:
         self.settings = settings
         self.clock = clock
         self._views: dict[str, View] = {}
+        # By topic id and shard: a node that was away for a while tells of an epoch that is over, and reads there would
+        # go back behind what was seen already.
+        self._epochs: dict[tuple[str, int], int] = {}
         self._turn = 0
 
     @property
@@ -43,8 +46,14 @@ class Directory:
     def find_view(self, topic: str) -> View | None:
         return self._views.get(topic)
 
-    def keep_view(self, view: View) -> None:
+    def keep_view(self, view: View) -> bool:
+        """False: it is older than one that was here before, and not kept."""
+        epochs = {(view.topic.topic_id, shard): route.epoch for shard, route in enumerate(view.routes)}
+        if any(epoch < self._epochs.get(shard, 0) for shard, epoch in epochs.items()):
+            return False
+        self._epochs.update(epochs)
         self._views[view.topic.name] = view
+        return True
 
     def forget_view(self, topic: str) -> None:
         self._views.pop(topic, None)
@@ -111,10 +120,14 @@ def fetch_view(directory: Directory, topic: str, *, timeout_s: float | None = No
         request = cluster_pb2.GetViewRequest(topic=topic)
         response = yield from call_any(directory, "GetView", request, timeout_s=attempts.left_s)
         view = view_from_wire(response)
-        if view is not None:
-            directory.keep_view(view)
+        if view is None:
+            trouble = Unavailable(f"topic {topic!r} has a shard without a head or a tail")
+        elif directory.keep_view(view):
             return view
-        yield attempts.pause_after(Unavailable(f"topic {topic!r} has a shard without a head or a tail"))
+        else:
+            trouble = Unavailable(f"{directory.server} tells of an epoch of topic {topic!r} that is over")
+            directory.try_next_server()
+        yield attempts.pause_after(trouble)
 
 
 def get_view(directory: Directory, topic: str) -> Steps[View]:
