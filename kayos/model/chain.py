@@ -98,54 +98,60 @@ class ChainView:
 
     @cached_property
     def learner(self) -> Member | None:
-        last = self.members[-1]
-        return None if last.state is MemberState.SERVING else last
+        last = self.members[-1] if self.members else None
+        return None if last is None or last.state is MemberState.SERVING else last
 
-    @property
+    @cached_property
     def path_length(self) -> int:
         """Replicas that a message passes from the head to one tail: what `all` means."""
         return len(self.spine) + 1
 
-    @property
+    @cached_property
     def copies_to_commit(self) -> int:
         return min(self.min_durable, self.path_length)
 
     def find_member(self, node: str) -> Member | None:
-        for member in self.members:
-            if member.node == node:
-                return member
-        return None
+        return self._by_name.get(node)
 
     def role_of(self, node: str) -> Role:
-        member = self.find_member(node)
-        if member is None:
-            return Role.NONE
-        if member.state is not MemberState.SERVING:
-            return Role.LEARNER
-        if len(self.serving) == 1:
-            return Role.ALONE
-        if node == self.head:
-            return Role.HEAD
-        return Role.TAIL if node in self.tail_nodes else Role.MIDDLE
+        return self._roles.get(node, Role.NONE)
 
     def upstream_of(self, node: str) -> str:
         """Whom a member follows; empty for the head and for strangers."""
-        role = self.role_of(node)
-        if role is Role.LEARNER:
-            return self.serving[-1]
-        if role is Role.TAIL:
-            return self.spine[-1]
-        if role is Role.MIDDLE:
-            return self.spine[self.spine.index(node) - 1]
-        return ""
+        return self._upstreams.get(node, "")
 
     def downstreams_of(self, node: str) -> tuple[str, ...]:
         """Whom a member feeds, the newcomer included."""
-        return tuple(member.node for member in self.members if self.upstream_of(member.node) == node)
+        return tuple(fed for fed, upstream in self._upstreams.items() if upstream == node)
 
     def subtree_of(self, node: str) -> frozenset[str]:
         """A member and all that it feeds, directly or not."""
         return frozenset({node}).union(*(self.subtree_of(downstream) for downstream in self.downstreams_of(node)))
+
+    # A view is asked the same again and again, so each answer is worked out once.
+
+    @cached_property
+    def _by_name(self) -> dict[str, Member]:
+        return {member.node: member for member in self.members}
+
+    @cached_property
+    def _roles(self) -> dict[str, Role]:
+        if len(self.serving) == 1:
+            roles = {self.serving[0]: Role.ALONE}
+        else:
+            roles = dict.fromkeys(self.spine, Role.MIDDLE) | dict.fromkeys(self.tail_nodes, Role.TAIL)
+            roles[self.head] = Role.HEAD
+        if self.learner is not None:
+            roles[self.learner.node] = Role.LEARNER
+        return roles
+
+    @cached_property
+    def _upstreams(self) -> dict[str, str]:
+        upstreams = dict(zip(self.spine[1:], self.spine, strict=False))
+        upstreams |= {node: self.spine[-1] for node in self.tail_nodes if self.spine}
+        if self.learner is not None:
+            upstreams[self.learner.node] = self.serving[-1]
+        return upstreams
 
     # What durable sequences mean
 

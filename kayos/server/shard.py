@@ -151,7 +151,9 @@ class Shard:
             await self._writer.run(lambda: None)
 
     def _role_changed(self) -> None:
-        is_tail = self.driver.replica.role.is_tail
+        replica = self.driver.replica
+        # What a rollback or a copy leaves is another log: a reader that waits at the gate must not wake up in it.
+        is_tail = replica.role.is_tail and self.state.sync.is_ready and not self.state.is_copying
         # Alone, a replica that is being recovered is all there is: what it has committed can be read meanwhile.
         is_recovering = bool(self._recovery.problem) and len(self.view.serving) <= 1
         if is_tail != self._is_tail and not is_recovering:
@@ -167,9 +169,14 @@ class Shard:
         self.messages = Watermark(self.state.message_seq)
 
     def _close_readers(self) -> None:
-        reason = self._not_my_role("reads", "a tail")
+        reason = self._why_no_reads()
         self.visible.close(reason)
         self.messages.close(reason)
+
+    def _why_no_reads(self) -> KayosError:
+        if self.driver.replica.role.is_tail:
+            return Unavailable("this tail is catching up: read from another one, or later", retry_delay_ms=200)
+        return self._not_my_role("reads", "a tail")
 
     def _not_my_role(self, what: str, wanted: str) -> NotMyRole:
         node, role, epoch = self.place.node, self.driver.replica.role.value, self.epoch
@@ -302,7 +309,13 @@ class Shard:
 
     def check_tail(self) -> None:
         if not self._is_tail:
-            raise self._not_my_role("reads", "a tail")
+            raise self._why_no_reads()
+
+    def check_established(self) -> None:
+        """Only a tail that knows its log to be the chain's may tell a consumer to undo or to drop what it holds: one
+        that has not heard of the newest history would make good consumers start again."""
+        if not self.driver.replica.is_established:
+            raise Unavailable("this tail is finding its place in the chain: ask again", retry_delay_ms=100)
 
     async def read(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """A blocking read in the pool. Damage is remembered for whoever looks at the shard's status."""

@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 import google_crc32c
 
-from kayos.errors import InvalidArgument, OutOfRange
+from kayos.errors import InvalidArgument, OutOfRange, ResetRequired, RollbackRequired
 from kayos.model.mark import BEGINNING, Mark
 from kayos.model.topic import check_name
 from kayos.server.gateway import check_number, chunk_bytes_from_wire
@@ -101,9 +101,13 @@ class Subscription:
 
     def _check_position(self, history_id: bytes, seq: int) -> None:
         state = self._shard.state
-        state.takeover.check_position(
-            history_id=history_id, seq=seq, high_seq=state.high_seq, floor_seq=state.floors.reader_seq
-        )
+        try:
+            state.takeover.check_position(
+                history_id=history_id, seq=seq, high_seq=state.high_seq, floor_seq=state.floors.reader_seq
+            )
+        except (ResetRequired, RollbackRequired):
+            self._shard.check_established()
+            raise
 
     def _check_floor(self) -> None:
         if self._holds_messages:
