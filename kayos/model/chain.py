@@ -34,13 +34,13 @@ class Role(StrEnum):
     LEARNER = "learner"
     NONE = "none"
 
-    @property
-    def is_head(self) -> bool:
-        return self in (Role.HEAD, Role.ALONE)
+    # Asked with every event, so they are plain attributes of each role.
+    is_head: bool
+    is_tail: bool
 
-    @property
-    def is_tail(self) -> bool:
-        return self in (Role.TAIL, Role.ALONE)
+    def __init__(self, name: str) -> None:
+        self.is_head = "head" in name
+        self.is_tail = "tail" in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ class ChainView:
 
     def downstreams_of(self, node: str) -> tuple[str, ...]:
         """Whom a member feeds, the newcomer included."""
-        return tuple(fed for fed, upstream in self._upstreams.items() if upstream == node)
+        return self._downstreams.get(node, ())
 
     def subtree_of(self, node: str) -> frozenset[str]:
         """A member and all that it feeds, directly or not."""
-        return frozenset({node}).union(*(self.subtree_of(downstream) for downstream in self.downstreams_of(node)))
+        return self._subtrees.get(node) or frozenset({node})
 
     # A view is asked the same again and again, so each answer is worked out once.
 
@@ -153,6 +153,22 @@ class ChainView:
             upstreams[self.learner.node] = self.serving[-1]
         return upstreams
 
+    @cached_property
+    def _downstreams(self) -> dict[str, tuple[str, ...]]:
+        fed: dict[str, tuple[str, ...]] = {}
+        for node, upstream in self._upstreams.items():
+            fed[upstream] = (*fed.get(upstream, ()), node)
+        return fed
+
+    @cached_property
+    def _subtrees(self) -> dict[str, frozenset[str]]:
+        """From the end of the chain to its head: what a member feeds stands behind it."""
+        subtrees: dict[str, frozenset[str]] = {}
+        for member in reversed(self.members):
+            fed = (subtrees[node] for node in self.downstreams_of(member.node))
+            subtrees[member.node] = frozenset({member.node}).union(*fed)
+        return subtrees
+
     # What durable sequences mean
 
     def count_copies(self, durable: Mapping[str, int], seq: int) -> int:
@@ -166,6 +182,6 @@ class ChainView:
 
     def find_commit_point(self, durable: Mapping[str, int]) -> int:
         """The largest sequence that enough replicas hold durably, a tail among them."""
-        held = sorted((durable.get(node, 0) for node in self.serving), reverse=True)
-        tail = max(durable.get(node, 0) for node in self.tail_nodes)
-        return min(held[self.copies_to_commit - 1], tail)
+        held = sorted([durable.get(node, 0) for node in self.serving])
+        tail = max([durable.get(node, 0) for node in self.tail_nodes])
+        return min(held[-self.copies_to_commit], tail)

@@ -172,7 +172,7 @@ class Downstreams:
     def _send_progress(self, node: str, feeder: Feeder) -> None:
         replica = self._replica
         progress = Progress(feeder.session, replica.view.epoch, feeder.sent_seq, dict(replica.ledger.durable))
-        replica.emit(SendDown(node, progress))
+        replica.emit(SendDown(node, progress, can_wait=True))
 
     # Questions
 

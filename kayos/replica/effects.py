@@ -19,12 +19,16 @@ class Follow(NamedTuple):
 
 
 class SendUp(NamedTuple):
+    """`can_wait`: nobody waits for this word, so it may go out a moment later, together with the next one."""
+
     message: Upward
+    can_wait: bool = False
 
 
 class SendDown(NamedTuple):
     node: str
     message: Downward
+    can_wait: bool = False
 
 
 class FetchView(NamedTuple):

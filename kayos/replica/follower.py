@@ -156,11 +156,12 @@ class Follower:
             self._silent_ticks = 0
             self.lose("silence")
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, *, can_wait: bool = False) -> None:
         if self.is_established:
             replica = self._replica
             durable = {node: seq for node, seq in replica.ledger.durable.items() if node in replica.subtree}
-            replica.emit(SendUp(Ack(self._session, replica.view.epoch, replica.facts.high_seq, durable)))
+            ack = Ack(self._session, replica.view.epoch, replica.facts.high_seq, durable)
+            replica.emit(SendUp(ack, can_wait))
 
     # Hearing
 

@@ -44,6 +44,9 @@ class Ledger:
     def find_point(self, until: Until, copies: int) -> int:
         """The largest sequence for which a wait of this kind is over."""
         durable, view = self.durable, self.view
+        if until is Until.COPIES:
+            held = sorted([durable.get(node, 0) for node in view.serving])
+            return held[-copies] if copies <= len(held) else 0
         tails = [durable.get(node, 0) for node in view.tail_nodes]
         match until:
             case Until.ALL:
@@ -52,9 +55,6 @@ class Ledger:
                 return max(tails)
             case Until.ALL_TAILS:
                 return min(tails)
-            case Until.COPIES:
-                held = sorted((durable.get(node, 0) for node in view.serving), reverse=True)
-                return held[copies - 1] if copies <= len(held) else 0
 
     def count_copies(self, seq: int) -> int:
         return self.view.count_copies(self.durable, seq)

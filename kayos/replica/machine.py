@@ -265,7 +265,8 @@ class Replica:
             self.emit(Release(commit_point))
         self.waits.answer_reached()
         if not news.isdisjoint(self.subtree):
-            self.follower.acknowledge()
+            # Writes on all replicas wait for the end of the chain, whose word this replica will pass on at once.
+            self.follower.acknowledge(can_wait=news == {self.node} and self.downstreams.are_expected)
         self.downstreams.tell(news)
 
     def _log_changed(self) -> None:

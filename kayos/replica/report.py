@@ -1,7 +1,6 @@
 """What operators and the manager are told of a replica."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kayos.model.chain import MemberState, Role
 from kayos.replica.feeder import FeederState
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from kayos.replica.machine import Replica
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """`learner` is the newcomer that reads from this replica, if there is one. `learner_is_close`: it gets batches as
     they come; `learner_is_ready`: it holds all that was ever acknowledged here."""
 

@@ -34,6 +34,8 @@ class Waits:
         self._waiters.drop(token)
 
     def answer_reached(self) -> None:
+        if not self._waiters:
+            return
         ledger = self._replica.ledger
         for token, seq in self._waiters.take_reached(ledger):
             self._replica.emit(Answer(token, ledger.count_copies(seq)))

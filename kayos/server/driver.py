@@ -99,8 +99,8 @@ class Driver:
         self._is_over = False
         self._performers: dict[type, Callable[[Any], None]] = {
             Follow: lambda effect: around.neighbours.follow(effect.node),
-            SendUp: lambda effect: around.neighbours.send_up(effect.message),
-            SendDown: lambda effect: around.neighbours.send_down(effect.node, effect.message),
+            SendUp: lambda effect: around.neighbours.send_up(effect.message, effect.can_wait),
+            SendDown: lambda effect: around.neighbours.send_down(effect.node, effect.message, effect.can_wait),
             FetchView: lambda effect: around.place.fetch_view(effect.epoch),
             Release: lambda effect: around.released(effect.seq),
             Serve: self._serve,

@@ -14,7 +14,7 @@ from kayos.wire.replication_codec import ShardKey
 
 
 class DownstreamStream(Protocol):
-    def send(self, message: Downward) -> None: ...
+    def send(self, message: Downward, can_wait: bool) -> None: ...
 
     def close(self) -> None: ...
 
@@ -58,9 +58,9 @@ class Neighbours:
                 log=self._log,
             )
 
-    def send_up(self, message: Upward) -> None:
+    def send_up(self, message: Upward, can_wait: bool) -> None:
         if self._link is not None:
-            self._link.send(message)
+            self._link.send(message, can_wait)
 
     # Downstream
 
@@ -100,10 +100,10 @@ class Neighbours:
             del self._downstreams[node]
             self._feed(LinkLost(node))
 
-    def send_down(self, node: str, message: Downward) -> None:
+    def send_down(self, node: str, message: Downward, can_wait: bool) -> None:
         stream = self._downstreams.get(node)
         if stream is not None:
-            stream.send(message)
+            stream.send(message, can_wait)
 
     # Ending
 

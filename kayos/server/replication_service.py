@@ -24,8 +24,8 @@ class Downstream:
     def __init__(self) -> None:
         self._outgoing: Outgoing[Downward] = Outgoing()
 
-    def send(self, message: Downward) -> None:
-        self._outgoing.put(message)
+    def send(self, message: Downward, can_wait: bool) -> None:
+        self._outgoing.put(message, can_wait=can_wait)
 
     def close(self) -> None:
         self._outgoing.close()

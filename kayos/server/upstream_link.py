@@ -51,10 +51,10 @@ class UpstreamLink:
         self._is_up = False
         self._task = asyncio.create_task(self._run(), name=f"follow-{node}")
 
-    def send(self, message: Upward) -> None:
+    def send(self, message: Upward, can_wait: bool) -> None:
         """Lost without a word when the stream is down: the machine says Hello again once it stands."""
         if self._is_up:
-            self._outgoing.put(message)
+            self._outgoing.put(message, can_wait=can_wait)
 
     async def close(self) -> None:
         self._task.cancel()

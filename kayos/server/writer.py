@@ -117,11 +117,19 @@ class GroupWriter:
         """Run `call` in the writer thread between two groups. It runs even if the caller goes away."""
         self._check_running()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Work(call, future))
+        # Behind the orders that are given in this turn of the loop.
+        self._loop.call_soon(self._queue.put, _Work(call, future))
         return await future
 
     def order(self, effect: WriterEffect) -> None:
-        """Do this to the store, behind all that was asked for before. Bounded by the machine's own windows."""
+        """Do this to the store, behind all that was ordered before. Bounded by the machine's own windows.
+
+        In the next turn of the loop: what is forwarded is sent first, and the thread does not take the interpreter from
+        it meanwhile.
+        """
+        self._loop.call_soon(self._order_now, effect)
+
+    def _order_now(self, effect: WriterEffect) -> None:
         if not self._stopping:
             self._queue.put(_Order(effect))
 
@@ -137,6 +145,8 @@ class GroupWriter:
                 if not write.future.done():
                     write.future.set_exception(closing())
             self._waiting.clear()
+            # What was asked for in this turn of the loop is queued in the next one.
+            await asyncio.sleep(0)
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         # The last group's answers were posted before the thread ended; let them run.

@@ -31,3 +31,17 @@ async def test_who_waits_gets_the_next_word_or_hears_of_the_end() -> None:
     await asyncio.sleep(0)
     outgoing.close()
     assert await waiting is None
+
+
+async def test_a_word_that_can_wait_goes_with_the_next_one_or_after_a_moment() -> None:
+    outgoing: Outgoing[Downward] = Outgoing()
+    waiting = asyncio.ensure_future(outgoing.take())
+    await asyncio.sleep(0)
+    outgoing.put(progress(1), can_wait=True)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    outgoing.put(Bye(1, 1, "over"))
+    assert await waiting == progress(1) and await outgoing.take() == Bye(1, 1, "over")
+    outgoing.put(progress(2), can_wait=True)
+    async with asyncio.timeout(5):
+        assert await outgoing.take() == progress(2)

@@ -45,6 +45,15 @@ async def fill(calls: Calls, topic: str, count: int, value: bytes) -> None:
         await calls.put(topic, {b"k%05d" % key: value for key in range(start, min(count, start + 1_000))})
 
 
+async def test_a_reader_who_knows_of_a_pin_waits_until_it_is_known_here(calls: Calls, topic: str) -> None:
+    """As at a tail that is behind the one at which the pin was seen."""
+    last_seq = (await calls.put(topic, {b"a": b"1"})).last_seq
+    reading = asyncio.ensure_future(read_pin(calls, topic, "soon", min_seq=last_seq + 1))
+    await calls.status(topic)
+    assert (await create_pin(calls, topic, "soon")).seq == last_seq + 1
+    assert [record.value for record in await reading] == [b"1"]
+
+
 async def test_a_pin_gives_the_same_rows_before_during_and_after_overwrites(calls: Calls, topic: str) -> None:
     await fill(calls, topic, 2_000, b"old")
     await calls.delete(topic, b"k00007")
