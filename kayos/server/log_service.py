@@ -151,17 +151,17 @@ class LogService:
         return log_pb2.CommitMarkResponse()
 
     async def get_mark(self, request: log_pb2.GetMarkRequest, call: Call) -> log_pb2.GetMarkResponse:
-        shard = self._find_tail(request.shard)
+        shard = self._find(request.shard)
         check_name("consumer", request.consumer)
-        mark = await shard.read_released(lambda store: store.find_mark(request.consumer))
+        mark = await shard.read_committed(lambda store: store.find_mark(request.consumer))
         if mark is None:
             raise MarkNotFound(f"consumer {request.consumer!r} has no mark here: it has not committed one")
         state = shard.state
         return log_pb2.GetMarkResponse(mark=mark_to_wire(mark), high_seq=state.high_seq, message_seq=state.message_seq)
 
     async def list_marks(self, request: log_pb2.ListMarksRequest, call: Call) -> log_pb2.ListMarksResponse:
-        shard = self._find_tail(request.shard)
-        marks = await shard.read_released(lambda store: store.list_marks())
+        shard = self._find(request.shard)
+        marks = await shard.read_committed(lambda store: store.list_marks())
         entries = [
             log_pb2.ListMarksResponse.Entry(consumer=consumer, mark=mark_to_wire(mark)) for consumer, mark in marks
         ]

@@ -25,7 +25,7 @@ from kayos.replica.events import Event, Failed, Tick, Trouble, Until, ViewChange
 from kayos.replica.report import Report
 from kayos.server.committer import Committer, cause_of
 from kayos.server.driver import Driver, facts_of
-from kayos.server.head_controls import HeadControls
+from kayos.server.head_calls import HeadCalls
 from kayos.server.logs import get_log
 from kayos.server.neighbours import Neighbours
 from kayos.server.peers import Peers
@@ -83,7 +83,8 @@ class Shard:
         self.visible = Watermark()
         self.messages = Watermark()
         self.log = get_log(topic=topic.name, shard=index, node=place.node)
-        self.shared_pins = SharedPins(HeadControls(self), self.log)
+        self.head = HeadCalls(self)
+        self.shared_pins = SharedPins(self.head, self.log)
         self.neighbours = Neighbours(
             ShardKey(topic.topic_id, index), place.peers, feed=self.feed, fetch_view=place.fetch_view, log=self.log
         )
@@ -329,6 +330,16 @@ class Shard:
                 self._damage_seen = error.message
                 self.log.error("damage found while reading", reason=error.message, cause=cause_of(error))
             raise
+
+    async def read_committed(self, look: Callable[[Reads], T]) -> T:
+        """At the head: given out only when every replica up to a tail holds what it can have seen."""
+        self.check_head()
+        found = await self.read(look, self.store)
+        state = self.store.state
+        if state.high_seq:
+            history_id = state.takeover.find_history_at(state.high_seq)
+            await self.poll_for_copies(history_id, state.high_seq, Until.ALL, 0)
+        return found
 
     async def read_released(self, look: Callable[[Reads], T], *, min_seq: int = 0) -> T:
         """The same behind the gate: given out only when all that it can have seen is committed. While a fault holds the

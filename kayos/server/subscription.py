@@ -65,8 +65,7 @@ class Subscription:
                 await self._start_at_mark(mark)
             case "consumer":
                 check_name("consumer", request.consumer)
-                stored = await self._shard.read(self._shard.store.find_mark, request.consumer)
-                await self._start_at_mark(stored or BEGINNING)
+                await self._start_at_mark(await self._shard.head.find_mark(request.consumer) or BEGINNING)
             case "after_seq":
                 self._start_after(request.after_seq)
             case "from_time_ms":

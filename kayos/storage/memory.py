@@ -19,7 +19,9 @@ from kayos.storage.control_codec import decode_control
 from kayos.storage.interface import CommitResult, Identity, StoreState, ignore_batch
 from kayos.storage.memory_group import Group, state_after
 from kayos.storage.memory_reads import MemoryReads
-from kayos.storage.memory_tables import Row, Tables, merge_floors
+from kayos.storage.memory_tables import CONTROL, Row, Tables, merge_floors
+
+KINDS = tuple(int(kind) for kind in Kind)
 
 
 class MemoryStore(MemoryReads):
@@ -31,9 +33,9 @@ class MemoryStore(MemoryReads):
 
     def copy(self) -> "MemoryStore":
         """An independent store with what a crash would leave; rows are shared, since they never change."""
-        twin = MemoryStore(self._state.identity)
+        twin = MemoryStore.__new__(MemoryStore)
         state, tables = self._left or (self._state, self._tables)
-        twin._state, twin._tables = state, tables.copy()
+        twin._state, twin._tables, twin._left = state, tables.copy(), None
         return twin
 
     # Writing
@@ -52,8 +54,7 @@ class MemoryStore(MemoryReads):
         batch = group.finish()
         if batch is not None:
             forward(batch)
-            self._state = state_after(self._state, self._tables, batch, group.written)
-            self._raise_commit_point(commit_point)
+            self._state = state_after(self._state, self._tables, batch, group.written, commit_point)
         return CommitResult(answers, batch)
 
     def apply(self, batches: Sequence[Batch], *, commit_point: int = 0) -> None:
@@ -80,9 +81,7 @@ class MemoryStore(MemoryReads):
                 self._tables.append(row)
             for producer in batch.producers:
                 self._tables.producers[producer.producer_id] = producer
-            self._state = state_after(self._state, self._tables, batch, rows)
-        if fresh:
-            self._raise_commit_point(commit_point)
+            self._state = state_after(self._state, self._tables, batch, rows, commit_point)
 
     def take_over(self, row: TakeoverRow) -> None:
         self._check_writable()
@@ -102,13 +101,10 @@ class MemoryStore(MemoryReads):
             self._left = replace(state, epoch=max(state.epoch, epoch)), tables
 
     def save_commit_point(self, commit_point: int) -> None:
-        self._raise_commit_point(commit_point)
+        self._state = replace(self._state, commit_point=max(self._state.commit_point, commit_point))
         if self._left is not None:
             state, tables = self._left
             self._left = replace(state, commit_point=max(state.commit_point, commit_point)), tables
-
-    def _raise_commit_point(self, commit_point: int) -> None:
-        self._state = replace(self._state, commit_point=max(self._state.commit_point, commit_point))
 
     def sweep_retained(self, rows_max: int) -> bool:
         """Nothing to do: a retained row goes with the last pin that needs it."""
@@ -279,9 +275,9 @@ def verify_rows(records: Iterable[bytes], *, after_seq: int, through_seq: int) -
             raise DamagedRecord(
                 f"sequence {record.seq} stands between {previous_seq} and {through_seq}", seq=record.seq
             )
-        if record.kind not in (Kind.PUT, Kind.DELETE, Kind.CONTROL):
+        if record.kind not in KINDS:
             raise DamagedRecord(f"kind {record.kind} is not known", seq=record.seq)
-        if record.kind == Kind.CONTROL:
+        if record.kind == CONTROL:
             decode_control(record.value)
         previous_seq = record.seq
         rows.append(Row(stored, record))

@@ -6,8 +6,6 @@ are a run of their own. A request is checked whole
 before it changes anything.
 """
 
-from dataclasses import replace
-
 from kayos.errors import (
     ConditionFailed,
     FailedPrecondition,
@@ -44,7 +42,7 @@ from kayos.model.topic import Mode
 from kayos.model.write import Batch, ControlRequest, Request, WriteRequest, WriteResult
 from kayos.storage.control_codec import encode_control
 from kayos.storage.interface import StoreState
-from kayos.storage.memory_tables import Row, Tables, floors_of
+from kayos.storage.memory_tables import CONTROL, Row, Tables, floors_of
 
 
 class Group:
@@ -256,14 +254,20 @@ class Group:
             raise OutOfRange(f"{name} {seq} is above the log's end, {self.high_seq}")
 
 
-def state_after(state: StoreState, tables: Tables, batch: Batch, rows: list[Row]) -> StoreState:
-    """The state once a batch is in, by the head's or a replica's hand."""
-    message_seqs = [row.record.seq for row in rows if row.record.kind != Kind.CONTROL]
-    return replace(
-        state,
+def state_after(state: StoreState, tables: Tables, batch: Batch, rows: list[Row], commit_point: int) -> StoreState:
+    """The state once a batch is in, by the head's or a replica's hand. Made whole: the simulator makes many."""
+    message_seqs = [row.record.seq for row in rows if row.record.kind != CONTROL]
+    return StoreState(
+        state.identity,
+        state.incarnation,
         high_seq=batch.last_seq,
         message_seq=message_seqs[-1] if message_seqs else state.message_seq,
         last_timestamp_ms=max(state.last_timestamp_ms, batch.timestamp_ms),
         floors=tables.floors,
+        takeover=state.takeover,
         epoch=max(state.epoch, batch.epoch),
+        commit_point=max(state.commit_point, commit_point),
+        sync=state.sync,
+        lacks_retained=state.lacks_retained,
+        is_copying=state.is_copying,
     )

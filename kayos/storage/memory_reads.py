@@ -200,12 +200,13 @@ class MemoryReads:
 
 def cut_slice(records: Iterable[bytes], *, after_seq: int, end_seq: int, bytes_max: int, tombstones: bool) -> LogSlice:
     """As many records as fit, at least one; tombstones that are left out count, too."""
-    seen: list[bytes] = []
+    last, size = b"", 0
     taken: list[bytes] = []
     for stored in records:
-        if seen and sum(map(len, seen)) + len(stored) > bytes_max:
-            return LogSlice(after_seq, record_seq(seen[-1]), end_seq, complete=False, records=tuple(taken))
-        seen.append(stored)
+        size += len(stored)
+        if last and size > bytes_max:
+            return LogSlice(after_seq, record_seq(last), end_seq, complete=False, records=tuple(taken))
+        last = stored
         if tombstones or verify_and_decode(stored).kind != Kind.DELETE:
             taken.append(stored)
     return LogSlice(after_seq, end_seq, end_seq, complete=True, records=tuple(taken))

@@ -32,6 +32,8 @@ from kayos.model.topic import Mode
 from kayos.storage.control_codec import decode_control
 
 Removal = Purge | Trim | Expire
+# Compared with every record's kind, so it is a plain number.
+CONTROL = int(Kind.CONTROL)
 
 
 class Row(NamedTuple):
@@ -76,12 +78,12 @@ class Tables:
 
     def is_needed(self, seq: int, *, replaced_by: int) -> bool:
         """Whether a living pin shows the row that stood at `seq` until `replaced_by`."""
-        return any(seq <= pin.seq < replaced_by for pin in self.living_pins())
+        return bool(self.pins) and any(seq <= pin.seq < replaced_by for pin in self.living_pins())
 
     def append(self, row: Row) -> None:
         """What one record does, on the head and on every replica alike."""
         record = row.record
-        if record.kind == Kind.CONTROL:
+        if record.kind == CONTROL:
             self._perform(decode_control(record.value), seq=record.seq, timestamp_ms=record.timestamp_ms)
             return
         if self.mode is Mode.COMPACT and record.key:

@@ -58,10 +58,10 @@ class InProcessChain:
 
 
 @asynccontextmanager
-async def open_chain(directory: Path, nodes: str = "abc") -> AsyncIterator[InProcessChain]:
+async def open_chain(directory: Path, nodes: str = "abc", *, tails: int = 1) -> AsyncIterator[InProcessChain]:
     servers = {node: aio.server() for node in nodes}
     addresses = {node: f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}" for node, server in servers.items()}
-    view = ChainView(1, tuple(Member(node) for node in nodes), min_durable=len(nodes))
+    view = ChainView(1, tuple(Member(node) for node in nodes), tails=tails, min_durable=len(nodes))
     chain = InProcessChain(GivenViews(view, addresses))
     config = NodeConfig(map_bytes=1 << 28)
     with ThreadPoolExecutor(4) as pool:

@@ -66,3 +66,28 @@ async def test_while_a_disk_stalls_the_last_released_boundary_is_served(
         assert await get(tail, b"k") == b"hidden"
         second = await anext(begun)
         assert (second.start_seq, second.end_seq, second.values) == (2, 3, {b"k": b"hidden"})
+
+
+async def test_a_consumer_resumes_at_its_newest_mark_also_at_a_tail_that_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        open_chain(tmp_path, tails=2) as chain,
+        Calls(chain.address("a")) as head,
+        Calls(chain.address("b")) as quick,
+        Calls(chain.address("c")) as slow,
+    ):
+        await head.put("t", {b"k": b"1"})
+        async with stalled_disk(chain, "c", monkeypatch):
+            await head.put("t", {b"k": b"2"})
+            (boundary,) = await quick.read_all("t", after_seq=0)
+            request = log_pb2.CommitMarkRequest(shard=shard("t"), consumer="billing", mark=boundary.mark)
+            await head.CommitMark(request, timeout=TIMEOUT_S)
+            # The slow tail has neither the message nor the mark, but must not serve what is committed once more.
+            resumed = aiter(slow.subscribe("t", consumer="billing"))
+            first = asyncio.ensure_future(anext(resumed))
+            await reached(lambda: chain.shard("c").visible.waiters > 0)
+            assert not first.done()
+        await head.put("t", {b"k": b"3"})
+        snapshot = await first
+        assert snapshot.start_seq == boundary.end_seq and snapshot.values == {b"k": b"3"}

@@ -92,7 +92,7 @@ class Node:
         self.is_up = False
         self.paused_until = 0.0
         self.suspected_until = 0.0
-        self.replica: Replica
+        self.replica: Replica = None  # type: ignore[assignment]
         self._forget()
 
     def _forget(self) -> None:
@@ -128,6 +128,8 @@ class Node:
         self.life += 1
         self.is_up = True
         self._forget()
+        if self.replica is not None:
+            self.replica.__dict__.clear()  # A knot of references, too.
         self.replica = Replica(self.name, self.draw_incarnation(), facts_of(self.store.state))
         self.released = self.replica.commit_point
         world.later(world.random() * world.tick, self, self._tick, None)

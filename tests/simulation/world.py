@@ -25,6 +25,7 @@ from tests.simulation.weights import SWARM, Profile, draw_bounds, draw_settings,
 FAULTY_TIME_MAX = 120.0
 HEALING_TIME_MAX = 900.0
 HEALING_STEPS_MAX = 12_000
+LOOK_INTERVAL = 0.5
 
 
 class World:
@@ -81,9 +82,10 @@ class World:
         life = node.life if node is not None else 0
         heappush(self._heap, (self.now + delay, self._count, node, life, act, argument))
 
-    def _run_until(self, is_over: Callable[[], bool]) -> None:
+    def _run_until(self, time_max: float, steps_max: int) -> None:
         heap = self._heap
-        while not is_over():
+        at = self.now
+        while at < time_max and self.steps < steps_max:
             at, _, node, life, act, argument = heappop(heap)
             self.now = at
             if node is not None:
@@ -232,15 +234,17 @@ class World:
     # The two phases
 
     def run(self) -> None:
-        steps = self.weights.steps
-        self._run_until(lambda: self.steps >= steps or self.now > FAULTY_TIME_MAX)
+        self._run_until(FAULTY_TIME_MAX, self.weights.steps)
         self.heal()
         self.checks.finish()
 
     def dismantle(self) -> None:
         """Let go of everything at once: a world is one knot of references, cheaper to untie than to collect."""
         self._heap.clear()
-        for part in (*self.nodes.values(), *self.consumers, self.clients, self.checks, self.network, self.manager):
+        clients = (self.clients, *self.clients.producers)
+        for node in self.nodes.values():
+            node.replica.__dict__.clear()
+        for part in (*self.nodes.values(), *self.consumers, *clients, self.checks, self.network, self.manager):
             part.__dict__.clear()
         self.__dict__.clear()
 
@@ -256,18 +260,10 @@ class World:
             if not node.is_up:
                 self.later(self.random() * 3.0, None, self._restart, node)
         deadline, steps_max = self.now + HEALING_TIME_MAX, self.steps + HEALING_STEPS_MAX
-        looked_at = 0.0
-
-        def is_over() -> bool:
-            nonlocal looked_at
-            if self.now < looked_at:
-                return False
-            looked_at = self.now + 0.5
-            if self.now > deadline or self.steps > steps_max:
+        while not self.is_healed():
+            self._run_until(self.now + LOOK_INTERVAL, steps_max)
+            if self.now > deadline or self.steps >= steps_max:
                 self.fail(f"liveness: not healed: {self.describe()}")
-            return self.is_healed()
-
-        self._run_until(is_over)
         for consumer in self.consumers:
             for name in self.manager.view.tail_nodes:
                 consumer.read(self.nodes[name])

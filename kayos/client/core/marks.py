@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kayos.client.core.calls import Directory, call_head, call_tail, get_view
+from kayos.client.core.calls import Directory, call_head, get_view
 from kayos.client.core.steps import Steps
 from kayos.errors import InvalidArgument, MarkNotFound
 from kayos.model.mark import Mark
@@ -68,7 +68,7 @@ def get(directory: Directory, topic: str, consumer: str) -> Steps[dict[int, Mark
             return log_pb2.GetMarkRequest(shard=ref, consumer=consumer)
 
         try:
-            response = yield from call_tail(directory, "GetMark", topic, shard, build)
+            response = yield from call_head(directory, "GetMark", topic, shard, build)
         except MarkNotFound as error:
             missing = error
             continue
@@ -93,7 +93,7 @@ def list_all(directory: Directory, topic: str) -> Steps[list[MarkInfo]]:
     view = yield from get_view(directory, topic)
     marks: list[MarkInfo] = []
     for shard in range(view.shards):
-        response = yield from call_tail(
+        response = yield from call_head(
             directory, "ListMarks", topic, shard, lambda ref: log_pb2.ListMarksRequest(shard=ref)
         )
         for entry in response.marks:

@@ -1,13 +1,18 @@
-"""Controls that a tail needs (pins for readers far behind) and only the head can write: here, or over there."""
+"""What a tail needs of its shard's head, which may be this very replica.
+
+Pins for readers far behind, which only the head can write; the marks of consumers, of which a tail may know older ones.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from kayos.errors import Unavailable
+from kayos.errors import MarkNotFound, Unavailable
 from kayos.limits import PEER_CALL_S
 from kayos.model.control import Control, CreatePin, EndPin, RenewPin
+from kayos.model.mark import Mark
 from kayos.model.write import WriteResult
+from kayos.wire.codec import mark_from_wire
 from kayos.wire.methods import LOG_METHODS
 from kayos.wire.status import error_from_rpc
 from kayos.wire.v1 import log_pb2
@@ -17,14 +22,23 @@ if TYPE_CHECKING:
     from kayos.server.shard import Shard
 
 
-class HeadControls:
+class HeadCalls:
     def __init__(self, shard: "Shard") -> None:
         self._shard = shard
+
+    async def find_mark(self, consumer: str) -> Mark | None:
+        if self._shard.is_head:
+            return await self._shard.read_committed(lambda store: store.find_mark(consumer))
+        try:
+            found = await self._call("GetMark", log_pb2.GetMarkRequest(shard=self._ref(), consumer=consumer))
+        except MarkNotFound:
+            return None
+        return mark_from_wire(found.mark)
 
     async def control(self, control: Control) -> WriteResult:
         if self._shard.is_head:
             return await self._shard.control(control)
-        ref = log_pb2.ShardRef(topic=self._shard.topic.name, shard=self._shard.index, epoch=self._shard.epoch)
+        ref = self._ref()
         match control:
             case CreatePin(pin_id, lease_ms):
                 created = await self._call(
@@ -39,6 +53,9 @@ class HeadControls:
             case _:
                 raise TypeError(f"a tail has no need of {type(control).__name__}")
         return WriteResult(b"", 0, 0, 0)
+
+    def _ref(self) -> log_pb2.ShardRef:
+        return log_pb2.ShardRef(topic=self._shard.topic.name, shard=self._shard.index, epoch=self._shard.epoch)
 
     async def _call(self, name: str, request: Any) -> Any:
         shard, method = self._shard, LOG_METHODS[name]
