@@ -182,6 +182,8 @@ class ChainView:
 
     def find_commit_point(self, durable: Mapping[str, int]) -> int:
         """The largest sequence that enough replicas hold durably, a tail among them."""
-        held = sorted([durable.get(node, 0) for node in self.serving])
         tail = max([durable.get(node, 0) for node in self.tail_nodes])
+        if not tail:
+            return 0
+        held = sorted([durable.get(node, 0) for node in self.serving])
         return min(held[-self.copies_to_commit], tail)

@@ -38,7 +38,9 @@ class Ledger:
 
     def find_commit_point(self) -> int:
         """The largest sequence that enough replicas of this chain hold durably, as far as is known here."""
-        self.commit_point = max(self.commit_point, self.view.find_commit_point(self.durable))
+        found = self.view.find_commit_point(self.durable)
+        if found > self.commit_point:
+            self.commit_point = found
         return self.commit_point
 
     def find_point(self, until: Until, copies: int) -> int:

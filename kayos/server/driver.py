@@ -73,10 +73,11 @@ class Surroundings(Protocol):
 
     place: "Place"
     neighbours: "Neighbours"
+    log: Any
 
     def released(self, seq: int) -> None: ...
 
-    def order(self, effect: WriterEffect) -> None: ...
+    def order(self, effect: WriterEffect, *, can_wait: bool) -> None: ...
 
     def broke(self, reason: str) -> None: ...
 
@@ -125,6 +126,11 @@ class Driver:
             while self._events:
                 for effect in self.replica.step(self._events.popleft()):
                     self._perform(effect)
+        except Exception:
+            # A machine that fell over in the middle of a step is not to be trusted with the next one.
+            self._events.clear()
+            self._around.log.exception("the replica's machine failed", node=self.replica.node)
+            self._loop.call_soon(self._around.broke, "a bug in the replica's machine: see the node's log")
         finally:
             self._is_stepping = False
 
@@ -140,7 +146,7 @@ class Driver:
         if performer is not None:
             performer(effect)
         else:
-            self._around.order(effect)  # type: ignore[arg-type]
+            self._around.order(effect, can_wait=bool(self.replica.feeders))  # type: ignore[arg-type]
 
     async def wait_for_copies(self, history_id: bytes, seq: int, until: Until, copies: int = 0) -> int:
         """How many there are when the wait is over; WriteUnknown when this head cannot tell any more."""

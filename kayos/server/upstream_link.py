@@ -84,6 +84,15 @@ class UpstreamLink:
             self._note_problem(error.message)
         except TimeoutError:
             self._note_problem(f"{self.node} did not answer within {LINK_CONNECT_S:g} s")
+        except asyncio.CancelledError:
+            # gRPC raises this, too, when a call was cut off under its reader; only a request to end counts.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._note_problem("the stream was cut off")
+        except Exception as error:
+            self._log.exception("the link to the upstream failed", upstream=self.node)
+            self._note_problem(f"{type(error).__name__}, see the node's log")
         finally:
             if self._is_up:
                 self._is_up = False
@@ -107,20 +116,27 @@ class UpstreamLink:
         self._outgoing = Outgoing()
         self._is_up = True
         self.problem = ""
-        sending = asyncio.create_task(self._send_all(call))
+        self._feed(LinkReady(self.node))
+        # Whichever half ends, the conversation is over: a link that hears but cannot speak would look alive for ever.
+        halves = {asyncio.create_task(self._send_all(call)), asyncio.create_task(self._read_all(call))}
         try:
-            self._feed(LinkReady(self.node))
-            assembler = DownwardAssembler()
-            while (encoded := await call.read()) is not aio.EOF:
-                message = await self._decode(assembler, encoded)
-                if message is not None:
-                    self._feed(FromUpstream(self.node, message))
-            if (code := await call.code()) is not grpc.StatusCode.OK:
-                trailing = await call.trailing_metadata()
-                raise aio.AioRpcError(code, await call.initial_metadata(), trailing, await call.details(), None)
+            done, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+            for half in done:
+                half.result()
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            for half in halves:
+                half.cancel()
+            await asyncio.gather(*halves, return_exceptions=True)
+
+    async def _read_all(self, call: Any) -> None:
+        assembler = DownwardAssembler()
+        while (encoded := await call.read()) is not aio.EOF:
+            message = await self._decode(assembler, encoded)
+            if message is not None:
+                self._feed(FromUpstream(self.node, message))
+        if (code := await call.code()) is not grpc.StatusCode.OK:
+            trailing = await call.trailing_metadata()
+            raise aio.AioRpcError(code, await call.initial_metadata(), trailing, await call.details(), None)
 
     @staticmethod
     async def _decode(assembler: DownwardAssembler, encoded: bytes) -> Downward | None:

@@ -93,6 +93,7 @@ class GroupWriter:
         self._count_queued = 0
         self._waiting: deque[_Write] = deque()
         self._stopping = False
+        self._orders_waiting = 0
         self._thread = threading.Thread(target=self._run, name=f"writer-{name}", daemon=True)
         self._thread.start()
 
@@ -121,13 +122,21 @@ class GroupWriter:
         self._loop.call_soon(self._queue.put, _Work(call, future))
         return await future
 
-    def order(self, effect: WriterEffect) -> None:
+    def order(self, effect: WriterEffect, *, can_wait: bool = False) -> None:
         """Do this to the store, behind all that was ordered before. Bounded by the machine's own windows.
 
-        In the next turn of the loop: what is forwarded is sent first, and the thread does not take the interpreter from
-        it meanwhile.
+        `can_wait`: in the next turn of the loop, so that what is forwarded is sent first, and the thread does not take
+        the interpreter from it meanwhile.
         """
-        self._loop.call_soon(self._order_now, effect)
+        if can_wait or self._orders_waiting:
+            self._orders_waiting += 1
+            self._loop.call_soon(self._order_waiting, effect)
+        else:
+            self._order_now(effect)
+
+    def _order_waiting(self, effect: WriterEffect) -> None:
+        self._orders_waiting -= 1
+        self._order_now(effect)
 
     def _order_now(self, effect: WriterEffect) -> None:
         if not self._stopping:

@@ -17,7 +17,7 @@ from kayos.model.topic import Mode
 from kayos.model.write import Batch, Request
 from kayos.storage.control_codec import decode_control
 from kayos.storage.interface import CommitResult, Identity, StoreState, ignore_batch
-from kayos.storage.memory_group import Group, state_after
+from kayos.storage.memory_group import Group, changed, state_after
 from kayos.storage.memory_reads import MemoryReads
 from kayos.storage.memory_tables import CONTROL, Row, Tables, merge_floors
 
@@ -92,19 +92,19 @@ class MemoryStore(MemoryReads):
     def adopt_takeover(self, table: TakeoverTable, epoch: int) -> None:
         self._check_writable()
         check_takeover(table, self._state.high_seq)
-        self._state = replace(self._state, takeover=table, epoch=max(self._state.epoch, epoch))
+        self._state = changed(self._state, takeover=table, epoch=max(self._state.epoch, epoch))
 
     def save_epoch(self, epoch: int) -> None:
-        self._state = replace(self._state, epoch=max(self._state.epoch, epoch))
+        self._state = changed(self._state, epoch=max(self._state.epoch, epoch))
         if self._left is not None:
             state, tables = self._left
-            self._left = replace(state, epoch=max(state.epoch, epoch)), tables
+            self._left = changed(state, epoch=max(state.epoch, epoch)), tables
 
     def save_commit_point(self, commit_point: int) -> None:
-        self._state = replace(self._state, commit_point=max(self._state.commit_point, commit_point))
+        self._state = changed(self._state, commit_point=max(self._state.commit_point, commit_point))
         if self._left is not None:
             state, tables = self._left
-            self._left = replace(state, commit_point=max(state.commit_point, commit_point)), tables
+            self._left = changed(state, commit_point=max(state.commit_point, commit_point)), tables
 
     def sweep_retained(self, rows_max: int) -> bool:
         """Nothing to do: a retained row goes with the last pin that needs it."""

@@ -6,6 +6,10 @@ are a run of their own. A request is checked whole
 before it changes anything.
 """
 
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
 from kayos.errors import (
     ConditionFailed,
     FailedPrecondition,
@@ -43,6 +47,9 @@ from kayos.model.write import Batch, ControlRequest, Request, WriteRequest, Writ
 from kayos.storage.control_codec import encode_control
 from kayos.storage.interface import StoreState
 from kayos.storage.memory_tables import CONTROL, Row, Tables, floors_of
+
+_STATE_FIELDS = tuple(field.name for field in fields(StoreState))
+_read_state = attrgetter(*_STATE_FIELDS)
 
 
 class Group:
@@ -255,19 +262,21 @@ class Group:
 
 
 def state_after(state: StoreState, tables: Tables, batch: Batch, rows: list[Row], commit_point: int) -> StoreState:
-    """The state once a batch is in, by the head's or a replica's hand. Made whole: the simulator makes many."""
+    """The state once a batch is in, by the head's or a replica's hand."""
     message_seqs = [row.record.seq for row in rows if row.record.kind != CONTROL]
-    return StoreState(
-        state.identity,
-        state.incarnation,
+    return changed(
+        state,
         high_seq=batch.last_seq,
         message_seq=message_seqs[-1] if message_seqs else state.message_seq,
         last_timestamp_ms=max(state.last_timestamp_ms, batch.timestamp_ms),
         floors=tables.floors,
-        takeover=state.takeover,
         epoch=max(state.epoch, batch.epoch),
         commit_point=max(state.commit_point, commit_point),
-        sync=state.sync,
-        lacks_retained=state.lacks_retained,
-        is_copying=state.is_copying,
     )
+
+
+def changed(state: StoreState, **changes: Any) -> StoreState:
+    """`dataclasses.replace`, without its checks: the simulator makes a state with every write."""
+    values = dict(zip(_STATE_FIELDS, _read_state(state), strict=True))
+    values.update(changes)
+    return StoreState(**values)

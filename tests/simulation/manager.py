@@ -36,8 +36,9 @@ class Chain(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One node as it was observed."""
+    """One node as it was observed, with its report if there is a question that it answers."""
 
+    epoch: int
     incarnation: bytes
     disk: bytes
     is_whole: bool
@@ -47,6 +48,7 @@ class Seen(NamedTuple):
 
 
 Observation = dict[str, Seen]
+WEDGED = FollowerState.WEDGED
 
 
 class Manager:
@@ -57,39 +59,48 @@ class Manager:
         self.chains: list[Chain] = []
         self._settling = (0, 0)
         self._fenced_epoch = 0
-        # Members report; of the others it is enough to know that they are there.
-        self._reporting: tuple[str, ...] = ()
+        # Of rounds: those of an earlier one end.
+        self._series = 0
 
     def begin(self) -> None:
         names = list(self._world.nodes)[: self._wanted.replicas]
         members = tuple(Member(name, self._world.nodes[name].replica.incarnation) for name in names)
         seen = {name: self._look_at(self._world.nodes[name]) for name in names}
         self.publish(members, seen, tails=self._limit_tails(self._wanted.tails, len(members)))
-        self._world.later(2.0, None, self.observe, None)
+        self._world.later(2.0, None, self.observe, self._series)
 
     # Rounds
 
-    def observe(self, _: object) -> None:
+    def observe(self, series: int) -> None:
         world = self._world
+        if series != self._series:
+            return
         observation = {name: self._look_at(node) for name, node in world.nodes.items() if node.is_up}
-        world.later(0.2 + world.random() * 3.0, None, self._act, (self.view.epoch, observation))
-        world.later(world.round * (0.5 + world.random()), None, self.observe, None)
+        world.later(0.2 + world.random() * world.reaction, None, self._act, (self.view.epoch, observation))
+        world.later(world.round * (0.5 + world.random()), None, self.observe, series)
+
+    def hurry(self) -> None:
+        """The next round begins now."""
+        self._series += 1
+        self.observe(self._series)
 
     def _look_at(self, node: "Node") -> Seen:
         replica, state = node.replica, node.kept_state
-        rows = state.takeover.rows
-        is_wedged = replica.follower.state is FollowerState.WEDGED and replica.view.epoch == self.view.epoch
+        rows, epoch = state.takeover.rows, replica.view.epoch
+        is_wedged = replica.follower.state is WEDGED and epoch == self.view.epoch
         if is_wedged and not self._world.was_forced:
             self._world.fail(f"wedge: nothing committed is lost, but {node.name} says {replica.problem}")
         is_suspect = node.suspected_until > self._world.now or replica.is_broken or is_wedged or node.is_paused
-        return Seen(
-            incarnation=replica.incarnation,
-            disk=state.incarnation,
-            is_whole=node.is_whole,
-            is_suspect=is_suspect,
-            report=replica.report() if node.name in self._reporting else None,
-            log_position=self.position_of(rows[-1].epoch if rows else 0, state.epoch, state.high_seq),
-        )
+        report = replica.report() if self._is_asked(node.name) else None
+        position = self.position_of(rows[-1].epoch if rows else 0, state.epoch, state.high_seq)
+        return Seen(epoch, replica.incarnation, state.incarnation, node.is_whole, is_suspect, report, position)
+
+    def _is_asked(self, name: str) -> bool:
+        """The head, until its chain has settled, and the last serving member of the newcomer that it feeds."""
+        view = self.view
+        if len(self.chains) > 1 and name == view.head:
+            return True
+        return view.learner is not None and name == view.serving[-1]
 
     def position_of(self, log_epoch: int, stored_epoch: int, seq: int) -> tuple[int, int]:
         return log_epoch, seq
@@ -108,7 +119,7 @@ class Manager:
             self.publish(self.view.members[:-1], seen, tails=self.view.tails)
         elif learner is not None:
             self._plan_learner(learner, seen)
-        elif len(survivors) < self._wanted.replicas and len(self.chains) == 1:
+        elif len(survivors) < self._world.wanted_length and len(self.chains) == 1:
             # A newcomer works on its disk in place, so no chain that counts may still need that disk.
             self._plan_newcomer(seen)
 
@@ -126,7 +137,6 @@ class Manager:
         view = ChainView(before.epoch + 1, members, tails, wanted.min_durable, wanted.min_replicas)
         view.check()
         self.view = view
-        self._reporting = view.serving
         lives = {member.node: member.incarnation for member in members}
         self.chains.append(Chain(view.serving, view.spine, view.tail_nodes, view.copies_to_commit, lives, disks))
         for name in before.serving:
@@ -135,11 +145,16 @@ class Manager:
         if world.story is not None:
             shown = " ".join(f"{member.node}:{member.state}" for member in members)
             world.note(None, "publishes", f"epoch {view.epoch}: {shown}, tails {tails}")
-        for node in world.nodes.values():
-            if node.is_up:
-                delay = world.random() * (30.0 if world.random() < world.weights.late_views else 2.0)
-                world.later(0.1 + delay, node, node.feed, ViewChanged(view))
+        self._spread(view)
         return True
+
+    def _spread(self, view: ChainView) -> None:
+        """To each node in its own time; one that stands outside learns of it by itself when all is calm."""
+        world, event = self._world, ViewChanged(view)
+        for name, node in world.nodes.items():
+            if node.is_up and not (world.is_healing and view.find_member(name) is None):
+                is_late = world.random() < world.weights.late_views
+                world.later(0.1 + world.random() * (30.0 if is_late else world.reaction), node, node.feed, event)
 
     def _disk_of(self, member: Member, seen: Observation) -> bytes:
         """A place that is kept is kept for the disk that it was given to."""
@@ -187,12 +202,9 @@ class Manager:
             self.publish(self.view.members, seen, tails=self.view.tails, is_fence=True)
             self._fenced_epoch = self.view.epoch
             return
-        if any(self._epoch_of(seen[name]) != self.view.epoch for name in survivors):
+        if any(seen[name].epoch != self.view.epoch for name in survivors):
             return
         self._start_again(survivors, seen)
-
-    def _epoch_of(self, found: Seen) -> int:
-        return found.report.epoch if found.report is not None else 0
 
     def _leads(self, name: str, chain: Chain) -> bool:
         """Whether a living member has all that was committed in that chain."""

@@ -46,9 +46,10 @@ class Network:
             if at < link.busy_until:
                 at = link.busy_until + FIFO_GAP
             link.busy_until = at
-        world.push(at, target, self._arrive, (link, link.generation, target, event))
+        arrival = (link, link.generation, target, event)
+        world.push(at, target, self._arrive, arrival)
         if weights.duplicate and random() < weights.duplicate:
-            world.push(at + random() * 12.0, target, self._arrive, (link, link.generation, target, event))
+            world.push(at + random() * 12.0, target, self._arrive, arrival)
 
     def _arrive(self, arrival: "tuple[Link, int, Node, Event]") -> None:
         link, generation, target, event = arrival

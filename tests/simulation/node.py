@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 GROUP = None
+TICK = Tick()
 
 
 def facts_of(state: StoreState) -> Facts:
@@ -162,7 +163,7 @@ class Node:
         world = self.world
         if world.is_healing or world.random() < 0.3:
             self.fetch_view()
-        self.feed(Tick())
+        self.feed(TICK)
         world.later(world.tick * (0.8 + world.random() * 0.4), self, self._tick, None)
 
     # The four dull moves: feed, take effects, perform, feed the results back

@@ -96,6 +96,10 @@ class Weights:
     late_views: float
     steps: int
 
+    def without_faults(self) -> "Weights":
+        calm = dict.fromkeys(("loss", "duplicate", "reorder", "no_room", "broken", "slow_disk", "slow_head"), 0.0)
+        return replace(self, late_views=0.0, **calm)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -124,7 +128,7 @@ def draw_settings(rng: Random, profile: Profile) -> Settings:
     min_replicas = 1 if rng.random() < 0.6 else 1 + int(rng.random() * (replicas // 2 + 1))
     mode = Mode.LOG if rng.random() < 0.12 else Mode.COMPACT
     drawn = Settings(nodes, replicas, tails, min_durable, min_replicas, mode)
-    return replace(drawn, **profile.settings)  # type: ignore[arg-type]
+    return replace(drawn, **profile.settings) if profile.settings else drawn  # type: ignore[arg-type]
 
 
 def draw_weights(rng: Random, profile: Profile) -> Weights:
@@ -145,9 +149,15 @@ def draw_weights(rng: Random, profile: Profile) -> Weights:
         controls=_maybe(rng, 0.7, 0.5),
         waits=_maybe(rng, 0.5, 0.4),
         late_views=0.05 + _maybe(rng, 0.3, 0.4),
-        steps=100 + int(rng.random() * 120),
+        steps=_draw_steps(rng),
     )
-    return replace(drawn, **profile.weights)  # type: ignore[arg-type]
+    return replace(drawn, **profile.weights) if profile.weights else drawn  # type: ignore[arg-type]
+
+
+def _draw_steps(rng: Random) -> int:
+    """How long faults strike: mostly a short story of one or two, cheap enough to try many; the others let faults meet
+    what earlier ones have left."""
+    return 25 + int(rng.random() * 55) if rng.random() < 0.8 else 100 + int(rng.random() * 120)
 
 
 def draw_bounds(rng: Random, profile: Profile) -> Bounds:
@@ -161,7 +171,7 @@ def draw_bounds(rng: Random, profile: Profile) -> Bounds:
         rollback_rows=_pick(rng, (2, 1000, 1000)),
         piece_bytes=_pick(rng, (1, 80, 200, ANY_SIZE)),
     )
-    return replace(drawn, **profile.bounds)
+    return replace(drawn, **profile.bounds) if profile.bounds else drawn
 
 
 def _maybe(rng: Random, chance: float, most: float) -> float:

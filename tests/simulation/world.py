@@ -5,7 +5,6 @@ so no two are alike and the seed decides every order. A step is one event given 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -25,7 +24,11 @@ from tests.simulation.weights import SWARM, Profile, draw_bounds, draw_settings,
 FAULTY_TIME_MAX = 120.0
 HEALING_TIME_MAX = 900.0
 HEALING_STEPS_MAX = 12_000
-LOOK_INTERVAL = 0.5
+LOOK_INTERVAL = 1.0
+# The others are whole once all that are left in the chain are: newcomers are the dearest part of healing.
+FULL_LENGTH_SHARE = 0.5
+HEALING_ROUND = 2.0
+HEALING_REACTION = 0.3
 
 
 class World:
@@ -44,6 +47,9 @@ class World:
         self.fsync_max = 0.2 + rng.random() * 2.0
         self.tick = 8.0 + rng.random() * 5.0
         self.round = 4.0 + rng.random() * 6.0
+        self.reaction = 2.5
+        self.wanted_length = self.settings.replicas
+        self.heals_to_full_length = rng.random() < FULL_LENGTH_SHARE
         self.think = 1.0 + rng.random() * 6.0
         self.now = 0.0
         self.steps = 0
@@ -251,9 +257,13 @@ class World:
     def heal(self) -> None:
         self.note(None, "heals", None)
         self.is_healing = True
-        calm = replace(self.weights, slow_disk=0.0, slow_head=0.0, late_views=0.0)
-        self.weights = replace(calm, loss=0.0, duplicate=0.0, reorder=0.0, no_room=0.0, broken=0.0)
+        self.weights = self.weights.without_faults()
         self.network.heal_all()
+        # Ticks go on as they were: with all else quick, fewer of them find nothing to do.
+        self.round, self.reaction, self.delay_max, self.fsync_max = HEALING_ROUND, HEALING_REACTION, 0.2, 0.2
+        if not self.heals_to_full_length:
+            self.wanted_length = self.settings.min_replicas
+        self.manager.hurry()
         for node in self.nodes.values():
             node.suspected_until = 0.0
             node.paused_until = min(node.paused_until, self.now)
@@ -271,10 +281,10 @@ class World:
                 self.fail(f"liveness: {consumer.name} came to {consumer.mark.seq} only")
 
     def is_healed(self) -> bool:
-        """The chain has its length, everybody has everything and is asked for nothing; once a probe was written."""
+        """The chain has its length, everybody in it has everything and is asked for nothing; once a probe was written."""
         view = self.manager.view
         members = view.members
-        if len(members) < self.settings.replicas or members[-1].state is not MemberState.SERVING:
+        if len(members) < self.wanted_length or members[-1].state is not MemberState.SERVING:
             return False
         head = self.nodes[view.head]
         if not head.is_up or not head.serving:
