@@ -6,7 +6,6 @@ It answers call for call as `Store` says, and shares nothing with the LMDB store
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from kayos.errors import DamagedRecord, FailedPrecondition, Gap, InvalidArgument, ResetRequired, StaleEpoch
 from kayos.model.catch_up import CatchUpPiece, CatchUpTables, Rollback
@@ -151,7 +150,7 @@ class MemoryStore(MemoryReads):
             if older is not None:
                 self._tables.remove(older, replaced_by=None)
             self._tables.insert(row)
-        self._state = replace(self._state, sync=after)
+        self._state = changed(self._state, sync=after)
         if piece.tables is not None:
             self._finish_catch_up(piece.tables)
 
@@ -178,7 +177,7 @@ class MemoryStore(MemoryReads):
             mine.retained = {}
         mine.retained |= {record_seq(row.record): row for row in tables.retained}
         mine.drop_unneeded_retained()
-        self._state = replace(
+        self._state = changed(
             self._state,
             high_seq=tables.end_seq,
             message_seq=tables.message_seq,
@@ -206,7 +205,7 @@ class MemoryStore(MemoryReads):
             tables.restore(row)
         tables.retained, tables.marks, tables.producers, tables.pins = {}, {}, {}, {}
         end_seq = max(to_seq, rollback.end_seq)
-        self._state = replace(
+        self._state = changed(
             state,
             high_seq=to_seq,
             message_seq=tables.order[-1] if tables.order else 0,
@@ -239,7 +238,7 @@ class MemoryStore(MemoryReads):
         self._left = self._state, self._tables
         state = self._state
         if is_clone:
-            self._state, self._tables = replace(state, is_copying=True), self._tables.copy()
+            self._state, self._tables = changed(state, is_copying=True), self._tables.copy()
             return
         self._state = StoreState(
             state.identity,

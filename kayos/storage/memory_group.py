@@ -48,7 +48,7 @@ from kayos.storage.control_codec import encode_control
 from kayos.storage.interface import StoreState
 from kayos.storage.memory_tables import CONTROL, Row, Tables, floors_of
 
-_STATE_FIELDS = tuple(field.name for field in fields(StoreState))
+_STATE_FIELDS = {field.name: at for at, field in enumerate(fields(StoreState))}
 _read_state = attrgetter(*_STATE_FIELDS)
 
 
@@ -164,7 +164,9 @@ class Group:
         if stamp.producer_epoch < row.producer_epoch:
             raise ProducerFenced(f"producer epoch {row.producer_epoch} is in charge", producer_epoch=row.producer_epoch)
         if stamp.producer_epoch > row.producer_epoch:
-            if stamp.number != 1:
+            if stamp.number < 1:
+                raise InvalidArgument(f"producer number {stamp.number} is too old: numbers begin with 1")
+            if stamp.number > 1:
                 raise ProducerGap("a new producer epoch begins with number 1", last_number=0)
             return None
         for result in row.results:
@@ -277,6 +279,7 @@ def state_after(state: StoreState, tables: Tables, batch: Batch, rows: list[Row]
 
 def changed(state: StoreState, **changes: Any) -> StoreState:
     """`dataclasses.replace`, without its checks: the simulator makes a state with every write."""
-    values = dict(zip(_STATE_FIELDS, _read_state(state), strict=True))
-    values.update(changes)
-    return StoreState(**values)
+    values = list(_read_state(state))
+    for name, value in changes.items():
+        values[_STATE_FIELDS[name]] = value
+    return StoreState(*values)

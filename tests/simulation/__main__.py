@@ -8,7 +8,8 @@ python -m tests.simulation --mutant no-gate
 import argparse
 import sys
 from multiprocessing import get_context
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import Failure, run_schedule, run_schedules
@@ -32,10 +33,10 @@ def main() -> int:
         with get_context("fork").Pool(options.processes) as pool:
             found = pool.map(run_share, shares, chunksize=1)
     seconds = perf_counter() - begun
-    failures = sorted((failure for _, failures in found for failure in failures), key=lambda failure: failure.seed)
-    steps = sum(steps for steps, _ in found)
-    rate = f"{count / seconds:.0f} schedules a second, {steps / count:.0f} steps each"
-    print(f"{count} schedules from seed {seed}, {len(failures)} failed; {rate}")
+    failures = sorted((failure for share in found for failure in share.failures), key=lambda failure: failure.seed)
+    steps = sum(share.steps for share in found)
+    rate = f"{count / seconds:.0f} a second, {count / sum(share.seconds for share in found):.0f} per second of one core"
+    print(f"{count} schedules from seed {seed}, {len(failures)} failed; {rate}, {steps / count:.0f} steps each")
     for failure in failures[:10]:
         again = f" --mutant {options.mutant}" if options.mutant else ""
         print(f"seed {failure.seed}: {failure.text}")
@@ -53,9 +54,19 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run_share(share: tuple[range, str]) -> tuple[int, list[Failure]]:
+class Share(NamedTuple):
+    """What one process found; `seconds` are its processor's."""
+
+    steps: int
+    failures: list[Failure]
+    seconds: float
+
+
+def run_share(share: tuple[range, str]) -> Share:
     seeds, mutant = share
-    return run_schedules(seeds, MUTANTS.get(mutant))
+    begun = process_time()
+    steps, failures = run_schedules(seeds, MUTANTS.get(mutant))
+    return Share(steps, failures, process_time() - begun)
 
 
 def tell(seed: int, mutant: str) -> int:

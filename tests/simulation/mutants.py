@@ -327,7 +327,9 @@ DISORDER = Profile(
     weights={"fault_interval": 4.0, "duplicate": 0.3, "reorder": 0.3},
 )
 STALE_HEADS = Profile(
-    "stale heads", faults={"suspect": 1.0, "crash": 0.6, "reset": 0.3}, weights={"waits": 0.6, "fault_interval": 5.0}
+    "stale heads",
+    faults={"suspect": 1.0, "crash": 0.6, "reset": 0.3},
+    weights={"waits": 0.6, "fault_interval": 5.0, "steps": 160},
 )
 PURGES = Profile(
     "purges",
@@ -349,7 +351,7 @@ CRASHES = Profile(
     weights={"fault_interval": 4.0, "slow_disk": 0.1, "slow_head": 0.6},
 )
 LOSSES = Profile("lost words", weights={"loss": 0.1})
-ROLLBACKS = Profile("rollbacks", faults={"depose": 1.0}, weights={"slow_head": 0.6})
+ROLLBACKS = Profile("rollbacks", faults={"depose": 1.0}, weights={"slow_head": 0.6, "steps": 160})
 SLOW_DISKS = Profile(
     "slow disks",
     faults={"orphan": 1.0},

@@ -66,17 +66,9 @@ TICK = Tick()
 
 
 def facts_of(state: StoreState) -> Facts:
-    floors = state.floors
-    return Facts(
-        state.high_seq,
-        state.takeover,
-        floors.purge_seq,
-        floors.removal_seq,
-        state.epoch,
-        state.commit_point,
-        state.sync,
-        state.is_copying,
-    )
+    purge_seq, removal_seq = state.floors.purge_seq, state.floors.removal_seq
+    log = (state.high_seq, state.takeover, purge_seq, removal_seq)
+    return Facts(*log, state.epoch, state.commit_point, state.sync, state.is_copying)
 
 
 class Node:

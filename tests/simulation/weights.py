@@ -157,7 +157,7 @@ def draw_weights(rng: Random, profile: Profile) -> Weights:
 def _draw_steps(rng: Random) -> int:
     """How long faults strike: mostly a short story of one or two, cheap enough to try many; the others let faults meet
     what earlier ones have left."""
-    return 25 + int(rng.random() * 55) if rng.random() < 0.8 else 100 + int(rng.random() * 120)
+    return 25 + int(rng.random() * 55) if rng.random() < 0.75 else 100 + int(rng.random() * 120)
 
 
 def draw_bounds(rng: Random, profile: Profile) -> Bounds:

@@ -262,7 +262,8 @@ class World:
         # Ticks go on as they were: with all else quick, fewer of them find nothing to do.
         self.round, self.reaction, self.delay_max, self.fsync_max = HEALING_ROUND, HEALING_REACTION, 0.2, 0.2
         if not self.heals_to_full_length:
-            self.wanted_length = self.settings.min_replicas
+            # As many as some clients wait for.
+            self.wanted_length = max(self.settings.min_replicas, min(2, self.settings.replicas))
         self.manager.hurry()
         for node in self.nodes.values():
             node.suspected_until = 0.0
@@ -281,7 +282,7 @@ class World:
                 self.fail(f"liveness: {consumer.name} came to {consumer.mark.seq} only")
 
     def is_healed(self) -> bool:
-        """The chain has its length, everybody in it has everything and is asked for nothing; once a probe was written."""
+        """The chain has its length, all in it have everything and are asked for nothing; once a probe was written."""
         view = self.manager.view
         members = view.members
         if len(members) < self.wanted_length or members[-1].state is not MemberState.SERVING:
