@@ -193,6 +193,11 @@ class Follower:
 
     def _receive_verdict(self, message: Downward) -> None:
         match message:
+            case Continue() | Wedge() if self._replica.facts.is_copying:
+                # Either a clone that nothing was copied into yet is not needed, or an unfinished copy was judged where
+                # the store beside it may be judged otherwise.
+                self._leave_session()
+                self._replica.order(CancelCopy(self._session))
             case Continue():
                 self._continue(message)
             case CatchUp():
@@ -201,10 +206,6 @@ class Follower:
                 self._begin_rollback(message.seq)
             case Reset():
                 self.start_over()
-            case Wedge() if self._replica.facts.is_copying:
-                # Judged by an unfinished copy; the store beside it may be judged otherwise.
-                self._leave_session()
-                self._replica.order(CancelCopy(self._session))
             case Wedge():
                 self.state = FollowerState.WEDGED
                 self._replica.problem = (
@@ -251,8 +252,10 @@ class Follower:
                     self.lose("a batch was lost")
             case Bye():
                 self.lose(message.reason)
+            case CatchUp() | RollBack() | Reset() | Wedge():
+                self.lose("the upstream forgot this session and answered an old Hello again")
             case _:
-                pass  # A verdict that came twice.
+                pass  # The verdict came twice.
 
     def _take_batch(self, message: Sent) -> None:
         replica, batch = self._replica, message.batch

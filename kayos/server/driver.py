@@ -77,7 +77,7 @@ class Surroundings(Protocol):
 
     def released(self, seq: int) -> None: ...
 
-    def order(self, effect: WriterEffect, *, can_wait: bool) -> None: ...
+    def order(self, effect: WriterEffect) -> None: ...
 
     def broke(self, reason: str) -> None: ...
 
@@ -146,7 +146,7 @@ class Driver:
         if performer is not None:
             performer(effect)
         else:
-            self._around.order(effect, can_wait=bool(self.replica.feeders))  # type: ignore[arg-type]
+            self._around.order(effect)  # type: ignore[arg-type]
 
     async def wait_for_copies(self, history_id: bytes, seq: int, until: Until, copies: int = 0) -> int:
         """How many there are when the wait is over; WriteUnknown when this head cannot tell any more."""

@@ -205,8 +205,8 @@ class Shard:
         """What is committed, as far as it stands here."""
         return min(self.driver.replica.commit_point, self.state.high_seq)
 
-    def order(self, effect: WriterEffect, *, can_wait: bool) -> None:
-        self._writer.order(effect, can_wait=can_wait)
+    def order(self, effect: WriterEffect) -> None:
+        self._writer.order(effect)
 
     def broke(self, reason: str) -> None:
         """This life is over; the next one begins when the store was read back."""

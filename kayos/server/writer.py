@@ -93,7 +93,6 @@ class GroupWriter:
         self._count_queued = 0
         self._waiting: deque[_Write] = deque()
         self._stopping = False
-        self._orders_waiting = 0
         self._thread = threading.Thread(target=self._run, name=f"writer-{name}", daemon=True)
         self._thread.start()
 
@@ -118,27 +117,11 @@ class GroupWriter:
         """Run `call` in the writer thread between two groups. It runs even if the caller goes away."""
         self._check_running()
         future: asyncio.Future[T] = self._loop.create_future()
-        # Behind the orders that are given in this turn of the loop.
-        self._loop.call_soon(self._queue.put, _Work(call, future))
+        self._queue.put(_Work(call, future))
         return await future
 
-    def order(self, effect: WriterEffect, *, can_wait: bool = False) -> None:
-        """Do this to the store, behind all that was ordered before. Bounded by the machine's own windows.
-
-        `can_wait`: in the next turn of the loop, so that what is forwarded is sent first, and the thread does not take
-        the interpreter from it meanwhile.
-        """
-        if can_wait or self._orders_waiting:
-            self._orders_waiting += 1
-            self._loop.call_soon(self._order_waiting, effect)
-        else:
-            self._order_now(effect)
-
-    def _order_waiting(self, effect: WriterEffect) -> None:
-        self._orders_waiting -= 1
-        self._order_now(effect)
-
-    def _order_now(self, effect: WriterEffect) -> None:
+    def order(self, effect: WriterEffect) -> None:
+        """Do this to the store, behind all that was ordered before. Bounded by the machine's own windows."""
         if not self._stopping:
             self._queue.put(_Order(effect))
 
@@ -154,8 +137,6 @@ class GroupWriter:
                 if not write.future.done():
                     write.future.set_exception(closing())
             self._waiting.clear()
-            # What was asked for in this turn of the loop is queued in the next one.
-            await asyncio.sleep(0)
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         # The last group's answers were posted before the thread ended; let them run.

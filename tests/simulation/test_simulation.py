@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.seeds import choose_seed
-from tests.simulation.mutants import MUTANTS, PROFILES, Mutant
+from tests.simulation.mutants import DISORDER, MUTANTS, PROFILES, Mutant
 from tests.simulation.run import run_schedule, run_schedules
 from tests.simulation.weights import Profile
 
@@ -25,6 +25,18 @@ def test_no_schedule_breaks_a_promise(share: int) -> None:
 def test_the_core_passes_what_mutants_fail(profile: Profile) -> None:
     _, failures = run_schedules(range(SCHEDULES_OF_PROFILE), None, profile, stop_at_first=True)
     assert not failures
+
+
+@pytest.mark.parametrize(
+    ("seed", "profile"),
+    [
+        (1511, DISORDER),  # a clone that nothing was copied into was kept although the upstream said: continue
+        (1653, DISORDER),  # the upstream forgot the session and answered its old Hello again
+    ],
+)
+def test_what_once_failed_heals(seed: int, profile: Profile) -> None:
+    _, failure = run_schedule(seed, None, profile)
+    assert failure is None
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)

@@ -25,8 +25,6 @@ FAULTY_TIME_MAX = 120.0
 HEALING_TIME_MAX = 900.0
 HEALING_STEPS_MAX = 12_000
 LOOK_INTERVAL = 1.0
-# The others are whole once all that are left in the chain are: newcomers are the dearest part of healing.
-FULL_LENGTH_SHARE = 0.5
 HEALING_ROUND = 2.0
 HEALING_REACTION = 0.3
 
@@ -49,7 +47,6 @@ class World:
         self.round = 4.0 + rng.random() * 6.0
         self.reaction = 2.5
         self.wanted_length = self.settings.replicas
-        self.heals_to_full_length = rng.random() < FULL_LENGTH_SHARE
         self.think = 1.0 + rng.random() * 6.0
         self.now = 0.0
         self.steps = 0
@@ -261,9 +258,6 @@ class World:
         self.network.heal_all()
         # Ticks go on as they were: with all else quick, fewer of them find nothing to do.
         self.round, self.reaction, self.delay_max, self.fsync_max = HEALING_ROUND, HEALING_REACTION, 0.2, 0.2
-        if not self.heals_to_full_length:
-            # As many as some clients wait for.
-            self.wanted_length = max(self.settings.min_replicas, min(2, self.settings.replicas))
         self.manager.hurry()
         for node in self.nodes.values():
             node.suspected_until = 0.0
