@@ -16,6 +16,7 @@ from kayos.cluster.turns import Turns
 from kayos.errors import KayosError, NotMyRole, ShardNotFound, TopicNotFound, Unavailable
 from kayos.limits import TICK_S
 from kayos.model.topic import Topic, check_name
+from kayos.replica.events import Tick
 from kayos.server.committer import cause_of
 from kayos.server.logs import get_log
 from kayos.server.shard import Place, ServedStore, Shard
@@ -97,7 +98,7 @@ class Hosting:
         while True:
             await asyncio.sleep(TICK_S)
             for shard in list(self.shards()):
-                shard.tick()
+                shard.feed(Tick())
 
     def find_shard(self, name: str, index: int, epoch: int) -> Shard:
         """The shard a request names; every way in which it can be wrong has its own answer."""

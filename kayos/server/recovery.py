@@ -48,15 +48,15 @@ class Recovery:
         self._tried.set()
 
     async def _try(self) -> bool:
+        """Whether no other try is needed; the new life may have broken already while it began."""
         try:
             await self._reopen()
-            self.problem = ""
         except DataLoss as error:
             self.damage = error
             self.problem = error.message
             self._log.error("the store is damaged and takes no writes", reason=error.message)
+            return True
         except KayosError as error:
             self.problem = error.message
             self._log.warning("the store cannot be reopened yet", reason=error.message)
-            return False
-        return True
+        return not self.problem

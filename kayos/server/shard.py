@@ -21,7 +21,7 @@ from kayos.model.control import Control
 from kayos.model.topic import Topic
 from kayos.model.write import ControlRequest, WriteRequest, WriteResult
 from kayos.replica.effects import WriterEffect
-from kayos.replica.events import Event, Failed, Tick, Trouble, Until, ViewChanged
+from kayos.replica.events import Event, Failed, Trouble, Until, ViewChanged
 from kayos.replica.report import Report
 from kayos.server.committer import Committer, cause_of
 from kayos.server.driver import Driver, facts_of
@@ -137,9 +137,6 @@ class Shard:
         self.neighbours.addresses = dict(addresses)
         self.feed(ViewChanged(view))
 
-    def tick(self) -> None:
-        self.feed(Tick())
-
     def feed(self, event: Event) -> None:
         if self._closed is None:
             self.driver.feed(event)
@@ -230,9 +227,11 @@ class Shard:
         await self._writer.run(self.store.reopen)
         self.state = self.store.state
         self.driver = self._make_driver()
-        self._role_changed()
         if self._view is not None:
-            self.feed(ViewChanged(self._view))
+            self.driver.feed(ViewChanged(self._view))
+        # Before anybody can write to the new life: who was told that a write is stored finds no problem any more.
+        self._recovery.problem = ""
+        self._role_changed()
         await self.settle()
 
     # Writing
@@ -342,8 +341,8 @@ class Shard:
         return found
 
     async def read_released(self, look: Callable[[Reads], T], *, min_seq: int = 0) -> T:
-        """The same behind the gate: given out only when all that it can have seen is committed. While a fault holds the
-        commit point back, the last released boundary is looked at instead, unless that is below `min_seq`."""
+        """Behind the gate: given out only when all that it can have seen is committed. While a fault holds the commit
+        point back, the last released boundary is looked at instead, unless that is below `min_seq`."""
         self.check_tail()
         found = await self.read(look, self.store)
         seen_seq = self.store.state.high_seq
