@@ -37,6 +37,9 @@ bench: setup
 	$(BIN)/kayos bench consume
 	$(BIN)/kayos bench latency
 	$(BIN)/kayos bench dedup
+	$(BIN)/kayos bench chain
+	$(BIN)/kayos bench catch-up
+	$(BIN)/kayos bench fan-out
 
 # Whole clusters of the replication core, seed by seed; COUNT and SEED choose which.
 COUNT ?= 20000

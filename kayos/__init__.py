@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kayos.model.mark import Mark
     from kayos.model.topic import Topic
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BatchDelivery",
